@@ -1,0 +1,78 @@
+/*
+ * What every compute endpoint is: pure functions between bytes and structs, and one generic
+ * handler in server/ that drives them. A new route adds a pair of files here and a line in
+ * schemas/routes.json; nothing else changes.
+ *
+ *     body bytes --decode--> request struct --plan--> struct plan --(engine)--> results --encode--> bytes
+ *
+ * All of it runs on a front worker (or the loop, for small bodies); nothing here blocks, touches a
+ * socket or knows a thread. Everything is allocated from call->arena.
+ */
+#ifndef API_ENDPOINT_H
+#define API_ENDPOINT_H
+
+#include "engine/base/arena.h"
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+#include "engine/job.h"
+#include "engine/text/tokenizer.h"
+#include "engine/types.h"
+
+/* Error dialects of docs/api.md; each route has one. */
+enum family { FAMILY_TEI, FAMILY_OPENAI, FAMILY_LLAMA };
+
+/* Limits the configuration sets; see server_limits.h for their defaults. */
+struct api_limits {
+    int32_t items_max;        /* inputs of one request */
+    int32_t embed_tokens_max; /* tokens of one embedding call */
+    int64_t timeout_ms_max;
+};
+
+/* One call of an endpoint: the request arena's contents. */
+struct call {
+    struct arena *arena;
+    const struct model_info *model;
+    const struct tokenizer *tokenizer;
+    const struct api_limits *limits;
+    void *request;                /* the endpoint's own struct, set by decode */
+    struct plan plan;             /* set by plan */
+    bool stream;                  /* set by decode: an SSE answer is wanted */
+    int64_t timeout_ms;           /* set by decode; 0 = the server's default */
+    const char *ignored_fields;   /* set by decode: for X-Ignored-Fields, NULL = none */
+    const char *truncated_inputs; /* set by plan: for X-Truncated-Inputs, NULL = none */
+    int32_t truncated_count;
+    int64_t characters; /* set by plan: input characters, for x-compute-characters */
+    void *state;        /* the endpoint's own notes between plan, frame and encode */
+};
+
+struct endpoint {
+    const char *name;
+    enum kind kind;
+    enum family family;
+    /* Body to call->request. Errors carry a JSON pointer in info->where, syntax errors offset,
+     * line and column. */
+    enum err (*decode)(struct call *call, const char *body, size_t bytes, struct err_info *info);
+    /* Request to call->plan: tokenization, templates, limits of the model. */
+    enum err (*plan)(struct call *call, struct err_info *info);
+    /* Finished job to the reply body. A failure (ERR_NON_FINITE) becomes the error reply. */
+    enum err (*encode)(
+        struct call *call, const struct job *job, struct buf *out, struct err_info *info);
+    /* Streams: appends zero or more whole SSE frames ("data: ...\n\n") for one event, and the
+     * closing frames after the job has finished. NULL for endpoints that cannot stream. */
+    enum err (*frame)(
+        struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
+    enum err (*frame_end)(struct call *call, const struct job *job, struct buf *out);
+};
+
+extern const struct endpoint endpoint_embed, endpoint_embed_all, endpoint_infill, endpoint_generate,
+    endpoint_generate_stream, endpoint_classify;
+
+/* Endpoints without a job: /tokenize, /detokenize, /decode. The reply is written at once. */
+enum err endpoint_tokenize(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
+enum err endpoint_detokenize(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
+enum err endpoint_decode(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
+
+#endif

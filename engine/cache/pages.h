@@ -1,0 +1,55 @@
+/*
+ * The K/V page pool: a fixed number of equal pages, taken and reference-counted by sequences.
+ *
+ * A page holds `page_slots` slots of every layer and every K/V head of one sequence, laid out as
+ *     [layer][K/V head] { K: tiles of [head_dim][KV_TILE], V: [page_slots][head_dim] }
+ * (struct kv_view in engine/kernels/kernels.h). One thread owns the pool: the engine thread.
+ */
+#ifndef ENGINE_CACHE_PAGES_H
+#define ENGINE_CACHE_PAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "engine/base/err.h"
+#include "engine/kernels/kernels.h"
+
+struct pages {
+    enum kv_type type;
+    int32_t layers, heads_kv, head_dim, page_slots;
+    size_t head_bytes, layer_bytes, page_bytes;
+    int32_t count, free_count;
+    int32_t *free_list;
+    uint32_t *references; /* [count] */
+    unsigned char *data;
+};
+
+MUST_USE enum err pages_open(struct pages *pages, enum kv_type type, int32_t layers,
+    int32_t heads_kv, int32_t head_dim, int32_t page_slots, int32_t count);
+void pages_close(struct pages *pages);
+size_t pages_page_bytes(
+    enum kv_type type, int32_t layers, int32_t heads_kv, int32_t head_dim, int32_t page_slots);
+/* -1 when the pool is empty. The new page has one reference and holds stale bits. */
+int32_t pages_take(struct pages *pages);
+void pages_reference(struct pages *pages, int32_t page);
+void pages_drop(struct pages *pages, int32_t page);
+unsigned char *pages_address(const struct pages *pages, int32_t page);
+int32_t pages_shared(const struct pages *pages); /* pages with more than one reference */
+
+/* One sequence's slots: pages in slot order and the position of every slot. Arrays are sized for
+ * the context once, when the sequence pool is made. */
+struct slots {
+    struct pages *pages;
+    int32_t *page_ids;         /* [page_max] */
+    unsigned char **addresses; /* [page_max] */
+    int32_t page_count, page_max;
+    int32_t *positions; /* [page_max * page_slots] */
+};
+
+MUST_USE enum err slots_init(struct slots *slots, struct pages *pages, int32_t context);
+void slots_free(struct slots *slots);
+/* Pages for slots [0, count); false (and nothing changed) when the pool cannot give them. */
+MUST_USE bool slots_hold(struct slots *slots, int32_t count);
+/* Drops every page. */
+void slots_release(struct slots *slots);
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * The one door of the engine: open a model, submit plans, take results. Everything under
+ * engine/ that is not included from here (types.h, job.h, text/tokenizer.h) is private to it.
+ *
+ * Threads: open and close from one thread; the rest from any thread. The engine runs one thread of
+ * its own plus compute workers. Two engines can live in one process.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include "engine/base/clock.h"
+#include "engine/base/err.h"
+#include "engine/job.h"
+#include "engine/types.h"
+
+struct engine;
+struct tokenizer;
+
+/* What memory_plan is made of. 0 = the default in parentheses. */
+struct engine_config {
+    const char *model_path;
+    const char *profile_path;  /* NULL = NAME.profile.json beside the model if it exists */
+    const char *kernels;       /* NULL = best for this CPU; "ref", "avx2", "avx512", "blas" */
+    int32_t threads;           /* compute threads (CPUs available) */
+    int32_t context;           /* tokens of one sequence (the model's, at most 8192) */
+    bool kv_f32;               /* K/V as f32 instead of f16 */
+    uint64_t cache_bytes;      /* K/V pages (enough for 4 full contexts, at most 1 GiB, at least one
+                                 context) */
+    int32_t sequences;         /* running at once (64) */
+    int32_t jobs;              /* accepted at once, queued ones included (512) */
+    int32_t events;            /* token events a stream may hold (256) */
+    int32_t step_rows;         /* rows of one forward pass at most (512) */
+    uint64_t result_bytes;     /* bound of one job's results (64 MiB) */
+    bool start_paused;         /* tests: work is accepted but no step runs until engine_resume */
+    const struct clock *clock; /* NULL = the machine's */
+};
+
+/* Sizes fixed at start, in bytes; what --print-plan prints. */
+struct memory_plan {
+    uint64_t weights, cache, scratch, jobs, tokenizer, total;
+    int32_t context, sequences, jobs_max, step_rows, page_slots, pages, threads;
+    bool kv_f32;
+};
+
+/* Counters since start and gauges of now; copied under a lock, never through the submit ring. */
+struct engine_stats {
+    uint64_t received[KIND_COUNT], completed[KIND_COUNT], cancelled[KIND_COUNT],
+        rejected[KIND_COUNT], failed[KIND_COUNT];
+    uint64_t in_flight[KIND_COUNT];
+    uint64_t prompt_tokens[KIND_COUNT], cached_tokens[KIND_COUNT], generated_tokens[KIND_COUNT];
+    uint64_t step_rows[KIND_COUNT];      /* rows computed */
+    uint64_t step_kinds[KIND_COUNT + 1]; /* [k] = steps that carried k of the four kinds */
+    uint64_t steps;
+    uint64_t step_us_sum;
+    uint64_t step_us_buckets[20]; /* bucket i: <= 500 us * 2^i, not cumulative */
+    uint64_t preemptions;
+    uint32_t queue_depth; /* jobs accepted, not started */
+    uint32_t sequences_running;
+    uint32_t pages_free, pages_used, pages_shared;
+    int64_t last_step_us; /* when the newest step ended, monotonic */
+    bool work_waiting;
+    double tokens_per_second; /* recent rows per second, for Retry-After */
+};
+
+/* Only reads headers: sizes without loading (--print-plan) or a complete check (--check-model). */
+MUST_USE enum err engine_plan(const struct engine_config *config, struct memory_plan *out_plan,
+    struct model_info *out_model, struct err_info *info);
+/* Loads, checks, allocates and starts. On failure *info names the key, tensor or flag. */
+MUST_USE enum err engine_open(
+    const struct engine_config *config, struct engine **out_engine, struct err_info *info);
+/* Cancels what runs, joins the thread, frees. All jobs must have been released. NULL allowed. */
+void engine_close(struct engine *engine);
+
+const struct model_info *engine_model(const struct engine *engine);
+const struct tokenizer *engine_tokenizer(const struct engine *engine);
+const struct memory_plan *engine_memory(const struct engine *engine);
+/* Name of the kernel rung in use, and whether its bits are independent of the batch. */
+const char *engine_kernels(const struct engine *engine);
+bool engine_deterministic(const struct engine *engine);
+
+/* A free job slot, reset; ERR_BUSY when all are taken. */
+MUST_USE enum err engine_acquire(struct engine *engine, struct job **out_job);
+/* Checks the plan against the model and limits (ERR_CONTEXT, ERR_LIMIT, ERR_INVALID with info),
+ * sizes the results and queues the job. ERR_BUSY when the ring is full, ERR_SHUTDOWN when
+ * draining. On failure the job is still the caller's. */
+MUST_USE enum err engine_submit(struct engine *engine, struct job *job, struct err_info *info);
+/* Called from the engine thread whenever a job is done or an event was added: must only wake the
+ * taker (write an eventfd). Set before the first submit. */
+void engine_on_progress(struct engine *engine, void (*wake)(void *context), void *context);
+/* Takes the next job with something new: *out_done says whether it is finished (then it is the
+ * caller's again) or only has events. False when there is nothing. */
+MUST_USE bool engine_next(struct engine *engine, struct job **out_job, bool *out_done);
+/* Waits for `job` to finish: for tests and command-line use, instead of engine_next. */
+void engine_wait(struct engine *engine, struct job *job);
+void engine_release(struct engine *engine, struct job *job);
+
+/* Tests: `start_paused` engines start stepping. */
+void engine_resume(struct engine *engine);
+void engine_stats(struct engine *engine, struct engine_stats *out_stats);
+/* Refuse new jobs from now on. */
+void engine_drain(struct engine *engine);
+
+#endif

@@ -1,0 +1,26 @@
+/* Every bound of the engine, with its reason. Each has a test at the limit and one past it. */
+#ifndef ENGINE_ENGINE_LIMITS_H
+#define ENGINE_ENGINE_LIMITS_H
+
+enum {
+    LIMIT_ITEMS = 2048, /* inputs of one request (docs/api.md) */
+    LIMIT_STEPS = 130,  /* 64 gaps and some; 2 per moderation question, 63 questions */
+    LIMIT_STOPS = 16,
+    LIMIT_STOP_BYTES = 256,
+    LIMIT_TOP_LOGPROBS = 20,
+    LIMIT_LOGIT_BIAS = 1024,
+    LIMIT_GAPS = 64,
+    LIMIT_PROMPTS = 16,    /* named prompts of a profile */
+    LIMIT_END_TOKENS = 16, /* tokens that end a text */
+    LIMIT_CHOICES = 255,
+    LIMIT_CONTEXT = 1 << 20, /* tokens of one sequence, whatever the file says */
+    LIMIT_THREADS = 256,
+    LIMIT_VOCAB = 1 << 21,
+    LIMIT_LAYERS = 512,
+    LIMIT_HIDDEN = 1 << 16,
+    LIMIT_FFN = 1 << 18,
+    LIMIT_HEADS = 1024,
+    LIMIT_HEAD_DIM = 512,
+};
+
+#endif

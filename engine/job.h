@@ -1,0 +1,39 @@
+/*
+ * A job: the only object two threads hold. The submitter fills the plan; the engine fills the
+ * results; it crosses once each way (submit ring, done ring). Jobs are slots of a fixed pool.
+ *
+ * Fields are owned by the submitter until engine_submit succeeds, then by the engine until the job
+ * comes back through engine_next_done, then by the submitter again until engine_release.
+ * Exceptions, safe at any time: job_cancel (an atomic flag the engine reads once per step and per
+ * prefill chunk) and job_take_events (its own lock).
+ */
+#ifndef ENGINE_JOB_H
+#define ENGINE_JOB_H
+
+#include <stdatomic.h>
+#include "engine/base/arena.h"
+#include "engine/base/ring.h"
+#include "engine/types.h"
+
+struct job {
+    uint32_t index, generation; /* names the job across threads, never a pointer */
+    struct plan plan;
+    void *user; /* the submitter's, untouched */
+
+    struct arena results_arena;  /* results live here; sized and filled before submission ends */
+    struct item_result *results; /* [plan.item_count] */
+    enum err err;                /* of the whole job: cancelled, timeout, ... */
+    struct err_info info;
+    struct job_times times;
+
+    _Atomic bool cancelled;
+    /* Streams: events the submitter has not taken yet. A full ring makes the engine pause the
+     * job's sequence until there is room: the engine never waits for a client. */
+    struct ring events; /* of struct token_event, LIMIT capacity set at open */
+    /* Text released so far is in results[item].steps[step].text; bytes below an event's
+     * text_from + text_bytes are final once the event was taken. */
+};
+
+void job_cancel(struct job *job);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * Weights by name, whatever file they come from: a network asks for a tensor by name and exact
+ * shape and gets it packed in kernel order or as plain floats. What a network never asked for is a
+ * load error (weights_unused), so that a file is never run wrongly. A NaN or infinite number in a
+ * tensor is ERR_NON_FINITE naming it. Reading goes through one bounded buffer.
+ */
+#ifndef ENGINE_LOAD_WEIGHTS_H
+#define ENGINE_LOAD_WEIGHTS_H
+
+#include "engine/base/err.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/kernels.h"
+#include "engine/load/gguf.h"
+
+struct weights {
+    const struct gguf *gguf;
+    const struct kernels *kernels;
+    struct threads *threads; /* packing in parallel; NULL = the caller alone */
+    bool dry;                /* only check names, types and shapes; count bytes; allocate nothing */
+    uint64_t bytes;          /* packed and plain bytes so far */
+    unsigned char *used;     /* [tensor_count] */
+    void *read_buffer;
+};
+
+MUST_USE enum err weights_init(struct weights *weights, const struct gguf *gguf,
+    const struct kernels *kernels, struct threads *threads, bool dry, struct err_info *info);
+void weights_free(struct weights *weights); /* not the tensors handed out */
+
+bool weights_has(const struct weights *weights, const char *name);
+/* A matrix [outputs, inputs] of any type; *out->data is then the caller's (mem_free). */
+MUST_USE enum err weights_matrix(struct weights *weights, const char *name, int32_t outputs,
+    int32_t inputs, struct packed *out, struct err_info *info);
+/* A vector of `count` numbers of any unblocked type, widened to f32 (mem_free). Dry: NULL. */
+MUST_USE enum err weights_vector(
+    struct weights *weights, const char *name, int32_t count, float **out, struct err_info *info);
+/* ERR_UNSUPPORTED naming the first tensor nobody asked for. */
+MUST_USE enum err weights_unused(const struct weights *weights, struct err_info *info);
+
+#endif

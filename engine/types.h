@@ -1,0 +1,254 @@
+/*
+ * Plain structs that cross the engine's one door: what a request wants (plan), what came of it
+ * (results) and what was loaded (model_info). No HTTP and no wire JSON on this side.
+ *
+ * The four tasks are four plans over the same rows of the same forward pass. A plan is a list of
+ * items; an item is one sequence: a prompt in slot order, how much of it is mutually visible
+ * (context_count), what is read from its rows, and a short program of steps to run after it.
+ *
+ *     /embed      context_count = 0 or n, pooling, no steps
+ *     /generate   context_count = 0, one DECODE
+ *     /infill     context_count = n, one DECODE per gap, read_row = the gap's left neighbour
+ *     /classify   context_count = 0, FORCE label, CHOOSE value, FORCE label, CHOOSE value ...
+ *     prefix-LM   context_count = prompt, one DECODE
+ *     scoring     context_count = 0, one FORCE whose log-probabilities are wanted
+ *
+ * Ownership: everything a plan points to belongs to the submitter and stays unchanged until the job
+ * is done. Results are written by the engine into memory the job holds.
+ */
+#ifndef ENGINE_TYPES_H
+#define ENGINE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "engine/base/err.h"
+#include "engine/engine_limits.h"
+
+/* Order is the order of the metric label `kind`; ORDER KIND. */
+#define KIND_MAP(X)                                                                                \
+    X(EMBED, "embed") X(INFILL, "infill") X(GENERATE, "generate") X(CLASSIFY, "classify")
+
+enum kind {
+#define X(name, word) KIND_##name,
+    KIND_MAP(X)
+#undef X
+        KIND_COUNT
+};
+
+enum pooling {
+    POOLING_NONE,
+    POOLING_MEAN,
+    POOLING_CLS,
+    POOLING_LAST,
+    POOLING_EOS,
+    POOLING_WEIGHTED_MEAN
+};
+
+enum attention { ATTENTION_CAUSAL, ATTENTION_BIDIRECTIONAL };
+
+enum finish {
+    FINISH_NONE,
+    FINISH_EOS,
+    FINISH_STOP_STRING,
+    FINISH_LENGTH,
+    FINISH_CANCELLED,
+    FINISH_TIMEOUT,
+    FINISH_ERROR
+};
+
+/* ---- sampling ------------------------------------------------------------------------------ */
+
+enum sampler_kind {
+    SAMPLER_PENALTIES,
+    SAMPLER_TOP_K,
+    SAMPLER_TYPICAL_P,
+    SAMPLER_TOP_P,
+    SAMPLER_MIN_P,
+    SAMPLER_TEMPERATURE,
+    SAMPLER_KIND_COUNT
+};
+
+struct logit_bias {
+    int32_t token;
+    float bias; /* -INFINITY bans the token */
+};
+
+struct stop_string {
+    const char *bytes;
+    int32_t count; /* 1..LIMIT_STOP_BYTES */
+};
+
+/* Values are already checked against the ranges of docs/api.md; "off" values are neutral. */
+struct sampling {
+    float temperature;                         /* 0 = greedy */
+    int32_t top_k;                             /* <= 0 = off */
+    float top_p;                               /* 1 = off */
+    float min_p;                               /* 0 = off */
+    float typical_p;                           /* 1 = off */
+    float repetition_penalty;                  /* 1 = off */
+    float presence_penalty, frequency_penalty; /* 0 = off */
+    int32_t penalty_last_n; /* tokens looked back on, prompt included; -1 = all, 0 = none */
+    uint64_t seed;          /* already resolved: never "random" here */
+    uint32_t sample_index;  /* random stream: 0 for the first of n samples */
+    const struct logit_bias *logit_bias;
+    int32_t logit_bias_count;
+    /* Order of the chain; sampler_count == 0 and no_samplers == false means the default order
+     * penalties, top_k, typical_p, top_p, min_p, temperature. */
+    enum sampler_kind samplers[SAMPLER_KIND_COUNT];
+    int32_t sampler_count;
+    bool no_samplers; /* an explicitly empty chain: sample from the plain softmax */
+};
+
+/* ---- plan ---------------------------------------------------------------------------------- */
+
+enum step_kind {
+    STEP_FORCE,  /* append given tokens; their log-probabilities are returned */
+    STEP_CHOOSE, /* read candidate logits at the current row, append the winner's tokens */
+    STEP_DECODE, /* sample tokens until a stop condition */
+};
+
+/* One value a CHOOSE step may take; its first token tells it from the others. */
+struct plan_choice {
+    const int32_t *tokens;
+    int32_t token_count; /* >= 1 */
+};
+
+struct plan_step {
+    enum step_kind kind;
+    /* Prompt row whose final hidden state predicts this step's first token; -1 = the newest row of
+     * the sequence. Gaps name their left neighbour here. */
+    int32_t read_row;
+    /* Position of this step's first token; -1 = one after the newest row's. */
+    int32_t position;
+
+    /* FORCE */
+    const int32_t *tokens;
+    int32_t token_count;
+    /* CHOOSE */
+    const struct plan_choice *choices;
+    int32_t choice_count;
+    /* DECODE */
+    int32_t tokens_max; /* >= 0; 0 only runs the prompt */
+    int32_t tokens_min; /* end tokens and stop strings are held off before this many */
+    bool ban_end;       /* end tokens are never sampled (`until: length`, `ignore_eos`) */
+    const struct stop_string *stops;
+    int32_t stop_count;
+    const int32_t *stop_tokens; /* ends besides the model's own; not part of the text */
+    int32_t stop_token_count;
+    int32_t top_logprobs; /* alternatives wanted per token, 0..LIMIT_TOP_LOGPROBS; -1 = not
+                                   even the sampled token's own log-probability */
+    bool special_text;    /* control tokens are spelled out in the text */
+};
+
+struct plan_item {
+    const int32_t *tokens;    /* [token_count] in slot order: context first */
+    const int32_t *positions; /* [token_count] or NULL = 0, 1, 2, ... */
+    int32_t token_count;      /* 1..context */
+    int32_t context_count;    /* leading slots that all see each other; 0 = causal */
+
+    /* Vectors. Rows pool_from..token_count take part in pooling. */
+    enum pooling pooling;
+    int32_t pool_from;
+    bool token_vectors; /* every row's final hidden state, not pooled */
+    bool normalize;
+    int32_t dimensions;   /* 0 = all; else cut to this many, then normalised */
+    bool prompt_logprobs; /* log-probability of every prompt token given those before (causal) */
+
+    const struct plan_step *steps;
+    int32_t step_count;       /* 0..LIMIT_STEPS */
+    struct sampling sampling; /* for DECODE steps */
+};
+
+struct plan {
+    enum kind kind;
+    const struct plan_item *items;
+    int32_t item_count;  /* 1..LIMIT_ITEMS */
+    bool stream;         /* token events are wanted while it runs (item_count == 1) */
+    int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
+};
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+struct token_logprob {
+    int32_t token;
+    float logprob; /* natural log over the whole vocabulary, before sampling changes the logits */
+};
+
+/* One sampled token. `text_bytes` bytes of the step's text were released with it (0 while an
+ * unfinished character or a possible stop string is held back). */
+struct token_event {
+    int32_t item, step;
+    int32_t index; /* of the token within its step, from 0 */
+    int32_t token;
+    float logprob;
+    bool special; /* a control token */
+    bool last;    /* the step ends here; `finish` says why */
+    enum finish finish;
+    int32_t text_from, text_bytes; /* into the step's text */
+};
+
+struct step_result {
+    enum finish finish; /* DECODE; FINISH_LENGTH for finished FORCE and CHOOSE */
+    /* DECODE and FORCE: the tokens and their log-probabilities. */
+    int32_t *tokens;
+    float *logprobs;
+    int32_t token_count;
+    /* DECODE: row k holds the alternatives of token k, best first:
+     * top[k * top_logprobs .. + top_counts[k]]. */
+    struct token_logprob *top;
+    /* DECODE: released text, stop string and end token excluded, whole UTF-8. text_ends[k] is the
+     * end of token k's released text. */
+    char *text;
+    int32_t text_bytes;
+    int32_t *text_ends;
+    /* CHOOSE: softmax over the candidates' first tokens [choice_count], the winner, and the
+     * winner's share of the whole vocabulary. */
+    float *probabilities;
+    int32_t choice;
+    float confidence;
+    int32_t stop_index; /* which stop string ended the step; -1 = none */
+};
+
+struct item_result {
+    enum err err;
+    struct err_info info;
+    float *vector; /* [dimensions] pooled, or [token_count, hidden] for token_vectors */
+    int32_t vector_rows, vector_dim;
+    float *prompt_logprobs;    /* [token_count]; entry 0 is NaN-free 0 and has no meaning */
+    struct step_result *steps; /* [step_count] */
+    int32_t prompt_tokens, cached_tokens, generated_tokens;
+};
+
+/* Times of a job, monotonic microseconds; 0 = not reached. */
+struct job_times {
+    int64_t submitted, started, prompt_done, first_token, finished;
+};
+
+/* ---- the loaded model ---------------------------------------------------------------------- */
+
+struct model_info {
+    char name[128]; /* from the file; never a path */
+    char architecture[32];
+    char weights_type[16]; /* most common matrix type, lower case: "q4_1" */
+    int32_t layers, hidden, heads, heads_kv, head_dim, ffn, vocab, context_trained;
+    int32_t context; /* tokens of one sequence this engine was opened for */
+    uint64_t parameters;
+    uint64_t file_bytes;
+
+    /* Profile (docs/add-a-model.md): what the checkpoint wants when a request does not say. */
+    enum attention embed_attention, prompt_attention;
+    enum pooling embed_pooling;
+    bool pool_skip_instruction;
+    bool can_generate, can_embed, can_infill, can_classify;
+    bool infill_hybrid, infill_fim;
+    bool calibrated; /* a profile states the moderation template */
+    char moderation_profile[32];
+    struct {
+        char name[32];
+        char text[512];
+    } prompts[LIMIT_PROMPTS];
+    int32_t prompt_count;
+};
+
+#endif
