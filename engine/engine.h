@@ -31,6 +31,7 @@ struct engine_config {
     int32_t events;            /* token events a stream may hold (256) */
     int32_t step_rows;         /* rows of one forward pass at most (512) */
     uint64_t result_bytes;     /* bound of one job's results (64 MiB) */
+    uint64_t results_bytes;    /* bound of all jobs' results together (512 MiB) */
     bool start_paused;         /* tests: work is accepted but no step runs until engine_resume */
     const struct clock *clock; /* NULL = the machine's */
 };

@@ -10,8 +10,9 @@ enum {
     LIMIT_TOP_LOGPROBS = 20,
     LIMIT_LOGIT_BIAS = 1024,
     LIMIT_GAPS = 64,
-    LIMIT_PROMPTS = 16,    /* named prompts of a profile */
-    LIMIT_END_TOKENS = 16, /* tokens that end a text */
+    LIMIT_PROMPTS = 16,     /* named prompts of a profile */
+    LIMIT_END_TOKENS = 16,  /* tokens that end a text */
+    LIMIT_STOP_TOKENS = 16, /* ends of one step besides the model's */
     LIMIT_CHOICES = 255,
     LIMIT_CONTEXT = 1 << 20, /* tokens of one sequence, whatever the file says */
     LIMIT_THREADS = 256,

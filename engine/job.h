@@ -27,6 +27,10 @@ struct job {
     struct job_times times;
 
     _Atomic bool cancelled;
+    _Atomic bool done;    /* set last by the engine; the job is the submitter's again */
+    _Atomic bool queued;  /* waits in the progress ring */
+    size_t results_bytes; /* counted against the engine's bound */
+    int32_t items_left, items_started; /* the engine's */
     /* Streams: events the submitter has not taken yet. A full ring makes the engine pause the
      * job's sequence until there is room: the engine never waits for a client. */
     struct ring events; /* of struct token_event, LIMIT capacity set at open */

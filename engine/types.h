@@ -136,9 +136,10 @@ struct plan_step {
     int32_t stop_count;
     const int32_t *stop_tokens; /* ends besides the model's own; not part of the text */
     int32_t stop_token_count;
-    int32_t top_logprobs; /* alternatives wanted per token, 0..LIMIT_TOP_LOGPROBS; -1 = not
-                                   even the sampled token's own log-probability */
-    bool special_text;    /* control tokens are spelled out in the text */
+    /* DECODE and FORCE: alternatives wanted per token, 0..LIMIT_TOP_LOGPROBS (DECODE only); -1 = not
+     * even the token's own log-probability, which lets a FORCE skip the head. */
+    int32_t top_logprobs;
+    bool special_text; /* control tokens are spelled out in the text */
 };
 
 struct plan_item {
@@ -190,7 +191,8 @@ struct token_event {
 
 struct step_result {
     enum finish finish; /* DECODE; FINISH_LENGTH for finished FORCE and CHOOSE */
-    /* DECODE and FORCE: the tokens and their log-probabilities. */
+    /* DECODE and FORCE: the tokens and their log-probabilities (0 when the step wants none). A
+     * DECODE that ended FINISH_EOS has the end token as its last one, without text. */
     int32_t *tokens;
     float *logprobs;
     int32_t token_count;
