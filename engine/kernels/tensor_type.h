@@ -43,7 +43,8 @@ MUST_USE bool tensor_type_from_gguf(uint32_t id, enum tensor_type *out_type);
 MUST_USE bool tensor_type_bytes(enum tensor_type type, size_t count, size_t *out_bytes);
 /* Exact float32 values of `count` numbers (a multiple of the block). Plain C; the reference. */
 void tensor_type_unpack(enum tensor_type type, const void *blocks, size_t count, float *out);
-/* Same for one block whose scales are checked: false when a value is NaN or infinite. */
+/* False when one of `count` numbers (a multiple of the block) is NaN or infinite. Reads only the
+ * scales of block formats. */
 MUST_USE bool tensor_type_finite(enum tensor_type type, const void *blocks, size_t count);
 
 #endif

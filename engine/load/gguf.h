@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include "engine/base/assert.h"
 #include "engine/base/err.h"
 #include "engine/kernels/tensor_type.h"
 
@@ -42,6 +44,23 @@ struct gguf_array {
     const unsigned char *data;         /* packed little-endian numbers, or NULL for strings */
     const struct gguf_string *strings; /* [count] for strings */
 };
+
+/* Element `index` of an array of that very type; the data may have any alignment. */
+static inline float gguf_array_f32(const struct gguf_array *array, size_t index)
+{
+    float value;
+    ASSERT(array->type == GGUF_F32 && index < array->count);
+    memcpy(&value, array->data + index * sizeof(value), sizeof(value));
+    return value;
+}
+
+static inline int32_t gguf_array_i32(const struct gguf_array *array, size_t index)
+{
+    int32_t value;
+    ASSERT(array->type == GGUF_I32 && index < array->count);
+    memcpy(&value, array->data + index * sizeof(value), sizeof(value));
+    return value;
+}
 
 struct gguf_tensor {
     struct gguf_string name;
