@@ -8,6 +8,7 @@
 #ifndef ENGINE_CACHE_PAGES_H
 #define ENGINE_CACHE_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "engine/base/err.h"
@@ -28,6 +29,8 @@ MUST_USE enum err pages_open(struct pages *pages, enum kv_type type, int32_t lay
 void pages_close(struct pages *pages);
 size_t pages_page_bytes(
     enum kv_type type, int32_t layers, int32_t heads_kv, int32_t head_dim, int32_t page_slots);
+/* Bytes of the pool's own lists beside the pages. */
+size_t pages_index_bytes(int32_t count);
 /* -1 when the pool is empty. The new page has one reference and holds stale bits. */
 int32_t pages_take(struct pages *pages);
 void pages_reference(struct pages *pages, int32_t page);
@@ -46,9 +49,16 @@ struct slots {
 };
 
 MUST_USE enum err slots_init(struct slots *slots, struct pages *pages, int32_t context);
+/* Drops what is held. */
 void slots_free(struct slots *slots);
+/* Bytes of one sequence's arrays. */
+size_t slots_bytes(int32_t context, int32_t page_slots);
 /* Pages for slots [0, count); false (and nothing changed) when the pool cannot give them. */
 MUST_USE bool slots_hold(struct slots *slots, int32_t count);
+/* `to`, which holds nothing, gets slots [0, count) of `from`: whole pages are shared, a page that
+ * ends within them is copied, for `to` will append to it. False (and nothing changed) when the pool
+ * cannot give the copy. */
+MUST_USE bool slots_share(struct slots *to, const struct slots *from, int32_t count);
 /* Drops every page. */
 void slots_release(struct slots *slots);
 
