@@ -22,6 +22,16 @@ enum {
     LIMIT_FFN = 1 << 18,
     LIMIT_HEADS = 1024,
     LIMIT_HEAD_DIM = 512,
+
+    /* Model files. The largest vocabulary in use (256k tokens) needs about 16 MiB of metadata. */
+    LIMIT_FILE_META_BYTES = 128 << 20,  /* header, metadata and tensor directory */
+    LIMIT_FILE_KEYS = 1 << 16,          /* real files have tens */
+    LIMIT_FILE_TENSORS = 1 << 16,       /* 128 a layer */
+    LIMIT_FILE_STRINGS = 1 << 23,       /* in all arrays: LIMIT_VOCAB tokens, merges, twice that */
+    LIMIT_FILE_STRING_BYTES = 64 << 20, /* one string: a chat template or a profile at most */
+    LIMIT_FILE_KEY_BYTES = (1 << 16) - 1, /* by the format */
+    LIMIT_FILE_NAME_BYTES = 64,           /* of a tensor, by the format */
+    LIMIT_FILE_ALIGNMENT = 1 << 16,       /* a page of any machine; files use 32 */
 };
 
 #endif
