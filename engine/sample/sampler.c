@@ -1,0 +1,280 @@
+/*
+ * Owns one pick: processors, chain, draw. Penalties live here because they look at the history; the
+ * filters, which look at the candidates alone, are in candidates.c.
+ *
+ * Marks in the tables of penalties are taken back by walking the history again, so that a pick
+ * costs what its history is long and never clears the vocabulary.
+ */
+#include "engine/sample/sampler.h"
+
+#include <math.h>
+#include "engine/base/assert.h"
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "engine/sample/candidates.h"
+
+struct sample_scratch {
+    int32_t vocab;
+    struct candidates candidates;
+    int32_t *generated; /* [vocab] times generated; all 0 between picks */
+    uint8_t *repeated;  /* [vocab] within the repetition window; all 0 between picks */
+};
+
+/* ---- scratch ---- */
+
+uint64_t sample_scratch_bytes(int32_t vocab)
+{
+    return sizeof(struct sample_scratch) +
+           (uint64_t)vocab *
+               (sizeof(struct candidate) + sizeof(struct rank) + sizeof(int32_t) + sizeof(uint8_t));
+}
+
+enum err sample_scratch_open(int32_t vocab, struct sample_scratch **out_scratch)
+{
+    ASSERT(vocab >= 1);
+    struct sample_scratch *scratch = mem_alloc(MEM_SCRATCH, sizeof(*scratch));
+    if (scratch == NULL) {
+        return ERR_NO_MEMORY;
+    }
+    size_t count = (size_t)vocab;
+    scratch->vocab = vocab;
+    scratch->candidates.entries = mem_array(MEM_SCRATCH, count, sizeof(struct candidate));
+    scratch->candidates.heap = mem_array(MEM_SCRATCH, count, sizeof(struct rank));
+    scratch->generated = mem_array(MEM_SCRATCH, count, sizeof(int32_t));
+    scratch->repeated = mem_array(MEM_SCRATCH, count, sizeof(uint8_t));
+    if (scratch->candidates.entries == NULL || scratch->candidates.heap == NULL ||
+        scratch->generated == NULL || scratch->repeated == NULL) {
+        sample_scratch_close(scratch);
+        return ERR_NO_MEMORY;
+    }
+    *out_scratch = scratch;
+    return ERR_OK;
+}
+
+void sample_scratch_close(struct sample_scratch *scratch)
+{
+    if (scratch == NULL) {
+        return;
+    }
+    mem_free(scratch->candidates.entries);
+    mem_free(scratch->candidates.heap);
+    mem_free(scratch->generated);
+    mem_free(scratch->repeated);
+    mem_free(scratch);
+}
+
+/* ---- processors ---- */
+
+/* The whole vocabulary with bias and bans applied; only tokens that can be picked remain. */
+static void gather(struct sample_scratch *scratch, const struct sample_request *request,
+    const float *logits, int32_t vocab)
+{
+    struct candidate *entries = scratch->candidates.entries;
+    for (int32_t id = 0; id < vocab; id++) {
+        entries[id] = (struct candidate){.logit = logits[id], .id = id};
+    }
+    const struct sampling *sampling = request->sampling;
+    for (int32_t i = 0; i < sampling->logit_bias_count; i++) {
+        const struct logit_bias *bias = &sampling->logit_bias[i];
+        ASSERT(bias->token >= 0 && bias->token < vocab);
+        entries[bias->token].logit += bias->bias;
+    }
+    for (int32_t i = 0; i < request->banned_count; i++) {
+        ASSERT(request->banned[i] >= 0 && request->banned[i] < vocab);
+        entries[request->banned[i]].logit = -INFINITY;
+    }
+    int32_t count = 0;
+    for (int32_t id = 0; id < vocab; id++) {
+        if (entries[id].logit > -INFINITY) { /* false for NaN too */
+            entries[count++] = entries[id];
+        }
+    }
+    scratch->candidates.count = count;
+}
+
+static bool penalties_on(const struct sampling *sampling)
+{
+    return (sampling->repetition_penalty != 1 && sampling->penalty_last_n != 0) ||
+           sampling->presence_penalty != 0 || sampling->frequency_penalty != 0;
+}
+
+/* First history entry of the repetition window. */
+static int32_t window_from(const struct sample_request *request)
+{
+    int32_t last_n = request->sampling->penalty_last_n;
+    return last_n < 0 ? 0 : MAX(request->history_count - last_n, 0);
+}
+
+static void mark_history(struct sample_scratch *scratch, const struct sample_request *request)
+{
+    int32_t generated_from = request->history_count - request->generated_count;
+    int32_t from = window_from(request);
+    for (int32_t i = MIN(from, generated_from); i < request->history_count; i++) {
+        int32_t token = request->history[i];
+        ASSERT(token >= 0 && token < scratch->vocab);
+        scratch->repeated[token] |= i >= from;
+        scratch->generated[token] += i >= generated_from;
+    }
+}
+
+static void unmark_history(struct sample_scratch *scratch, const struct sample_request *request)
+{
+    int32_t generated_from = request->history_count - request->generated_count;
+    for (int32_t i = MIN(window_from(request), generated_from); i < request->history_count; i++) {
+        scratch->repeated[request->history[i]] = 0;
+        scratch->generated[request->history[i]] = 0;
+    }
+}
+
+static void apply_penalties(struct sample_scratch *scratch, const struct sample_request *request)
+{
+    const struct sampling *sampling = request->sampling;
+    if (!penalties_on(sampling)) {
+        return;
+    }
+    ASSERT(sampling->repetition_penalty > 0);
+    ASSERT(request->generated_count >= 0);
+    ASSERT(request->generated_count <= request->history_count);
+    double repetition = sampling->repetition_penalty;
+    mark_history(scratch, request);
+    for (int32_t i = 0; i < scratch->candidates.count; i++) {
+        struct candidate *entry = &scratch->candidates.entries[i];
+        if (scratch->repeated[entry->id]) {
+            entry->logit = entry->logit > 0 ? entry->logit / repetition : entry->logit * repetition;
+        }
+        int32_t times = scratch->generated[entry->id];
+        if (times > 0) {
+            entry->logit -=
+                (double)sampling->presence_penalty + (double)sampling->frequency_penalty * times;
+        }
+    }
+    unmark_history(scratch, request);
+}
+
+/* ---- the chain ---- */
+
+static const enum sampler_kind default_chain[SAMPLER_KIND_COUNT] = {SAMPLER_PENALTIES,
+    SAMPLER_TOP_K, SAMPLER_TYPICAL_P, SAMPLER_TOP_P, SAMPLER_MIN_P, SAMPLER_TEMPERATURE};
+
+static int32_t chain_of(const struct sampling *sampling, const enum sampler_kind **out_chain)
+{
+    if (sampling->sampler_count == 0 && !sampling->no_samplers) {
+        *out_chain = default_chain;
+        return SAMPLER_KIND_COUNT;
+    }
+    ASSERT(sampling->sampler_count <= SAMPLER_KIND_COUNT);
+    *out_chain = sampling->samplers;
+    return sampling->sampler_count;
+}
+
+static void run_stage(
+    struct sample_scratch *scratch, const struct sample_request *request, enum sampler_kind stage)
+{
+    struct candidates *candidates = &scratch->candidates;
+    const struct sampling *sampling = request->sampling;
+    switch (stage) {
+    case SAMPLER_PENALTIES:
+        apply_penalties(scratch, request);
+        break;
+    case SAMPLER_TOP_K:
+        candidates_top_k(candidates, sampling->top_k);
+        break;
+    case SAMPLER_TYPICAL_P:
+        candidates_typical_p(candidates, sampling->typical_p);
+        break;
+    case SAMPLER_TOP_P:
+        candidates_top_p(candidates, sampling->top_p);
+        break;
+    case SAMPLER_MIN_P:
+        candidates_min_p(candidates, sampling->min_p);
+        break;
+    case SAMPLER_TEMPERATURE:
+        candidates_temperature(candidates, sampling->temperature);
+        break;
+    case SAMPLER_KIND_COUNT:
+        ASSERT(stage != SAMPLER_KIND_COUNT);
+        break;
+    }
+}
+
+/* Greedy picks run the penalties of the chain and no filter (sampler.h). */
+static bool stage_runs(const struct sampling *sampling, enum sampler_kind stage)
+{
+    return sampling->temperature > 0 || stage == SAMPLER_PENALTIES;
+}
+
+/* True when the pick is the argmax of the logits as they are: the common case, worth a kernel. */
+static bool plain_greedy(const struct sample_request *request)
+{
+    const struct sampling *sampling = request->sampling;
+    return sampling->temperature == 0 && sampling->logit_bias_count == 0 &&
+           request->banned_count == 0 && !penalties_on(sampling);
+}
+
+enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kernels,
+    const struct sample_request *request, const float *logits, int32_t vocab, int32_t *out_token)
+{
+    ASSERT(vocab >= 1);
+    ASSERT(vocab <= scratch->vocab);
+    const struct sampling *sampling = request->sampling;
+    ASSERT(sampling->temperature >= 0);
+    if (plain_greedy(request)) {
+        int32_t best = kernels->argmax(logits, vocab);
+        if (!isfinite(logits[best])) {
+            return ERR_NON_FINITE;
+        }
+        *out_token = best;
+        return ERR_OK;
+    }
+    struct candidates *candidates = &scratch->candidates;
+    gather(scratch, request, logits, vocab);
+    if (candidates->count == 0 ||
+        !isfinite(candidates->entries[candidates_best(candidates)].logit)) {
+        return ERR_NON_FINITE;
+    }
+    const enum sampler_kind *chain;
+    int32_t stages = chain_of(sampling, &chain);
+    for (int32_t i = 0; i < stages; i++) {
+        if (stage_runs(sampling, chain[i])) {
+            run_stage(scratch, request, chain[i]);
+        }
+    }
+    int32_t index =
+        sampling->temperature > 0
+            ? candidates_draw(candidates,
+                  rng_uniform(sampling->seed, sampling->sample_index, request->token_index))
+            : candidates_best(candidates);
+    *out_token = candidates->entries[index].id;
+    return ERR_OK;
+}
+
+/* ---- log-probabilities ---- */
+
+float sample_logprob(const float *logits, int32_t token, double log_sum_exp)
+{
+    return (float)((double)logits[token] - log_sum_exp);
+}
+
+int32_t sample_top(
+    const float *logits, int32_t vocab, double log_sum_exp, int32_t k, struct token_logprob *out)
+{
+    ASSERT(k >= 0);
+    ASSERT(k <= LIMIT_TOP_LOGPROBS);
+    float best[LIMIT_TOP_LOGPROBS]; /* logits of out, descending */
+    int32_t count = 0;
+    for (int32_t id = 0; id < vocab; id++) {
+        float logit = logits[id];
+        if (!(logit > -INFINITY) || (count == k && (k == 0 || logit <= best[k - 1]))) {
+            continue;
+        }
+        int32_t place = count < k ? count++ : k - 1;
+        for (; place > 0 && logit > best[place - 1]; place--) {
+            best[place] = best[place - 1];
+            out[place] = out[place - 1];
+        }
+        best[place] = logit;
+        out[place] =
+            (struct token_logprob){.token = id, .logprob = sample_logprob(logits, id, log_sum_exp)};
+    }
+    return count;
+}
