@@ -7,7 +7,7 @@ import json
 import pathlib
 import sys
 
-NOTICE = "/* Made by schemas/generate.py from schemas/*.json; edit those. */\n"
+NOTICE = "/* Made by schemas/generate.py from the schemas beside it; edit those. */\n"
 
 
 def quoted(text):
