@@ -1,0 +1,128 @@
+/*
+ * Packing into panels and the exact way back, in plain C.
+ *
+ * The way back gathers a block's bytes out of the panel and hands them to tensor_type_unpack: there
+ * is one place that knows what the formats mean. It is used for token embeddings and by the
+ * reference kernels; fast kernels read panels directly and are tested against this.
+ */
+#include "engine/kernels/panel.h"
+
+#include <string.h>
+#include "engine/base/assert.h"
+#include "engine/base/checked.h"
+
+enum {
+    BLOCK_BYTES_MAX = 256,
+    PANEL_ALIGNMENT = 64, /* each panel begins on its own cache line */
+};
+
+struct panel_layout panel_layout_of(enum tensor_type type)
+{
+    static const struct panel_layout layouts[TENSOR_TYPE_COUNT] = {
+        [TENSOR_F32] = {.words = 1},
+        [TENSOR_F16] = {.halves = 1},
+        [TENSOR_BF16] = {.halves = 1},
+        [TENSOR_Q4_0] = {.halves = 1, .words = 4, .words_at = 2},
+        [TENSOR_Q4_1] = {.halves = 2, .words = 4, .words_at = 4},
+        [TENSOR_Q5_0] = {.halves = 1, .words = 5, .words_at = 2},
+        [TENSOR_Q5_1] = {.halves = 2, .words = 5, .words_at = 4},
+        [TENSOR_Q8_0] = {.halves = 1, .words = 8, .words_at = 2},
+        [TENSOR_Q4_K] = {.halves = 2, .words = 35, .words_at = 4},
+        [TENSOR_Q5_K] = {.halves = 2, .words = 43, .words_at = 4},
+        [TENSOR_Q6_K] = {.halves = 1, .words = 52, .halves_at = 208},
+    };
+    ASSERT((unsigned)type < TENSOR_TYPE_COUNT);
+    return layouts[type];
+}
+
+size_t panel_bytes(enum tensor_type type, int32_t inputs)
+{
+    const int32_t block = tensor_type_block(type);
+    if (inputs < 1 || inputs % block != 0) {
+        return 0;
+    }
+    size_t bytes;
+    if (!checked_mul(
+            (size_t)(inputs / block) * PANEL_OUTPUTS, tensor_type_block_bytes(type), &bytes) ||
+        !checked_align(bytes, PANEL_ALIGNMENT, &bytes)) {
+        return 0;
+    }
+    return bytes;
+}
+
+/* One block of one output into lane `lane` of its place in the panel. */
+static void scatter_block(
+    const struct panel_layout *layout, const unsigned char *block, unsigned char *to, int32_t lane)
+{
+    unsigned char *halves = to + 2 * lane;
+    unsigned char *words = to + layout->halves * 2 * PANEL_OUTPUTS + 4 * lane;
+    for (int32_t i = 0; i < layout->halves; i++) {
+        memcpy(halves + i * 2 * PANEL_OUTPUTS, block + layout->halves_at + 2 * i, 2);
+    }
+    for (int32_t i = 0; i < layout->words; i++) {
+        memcpy(words + i * 4 * PANEL_OUTPUTS, block + layout->words_at + 4 * i, 4);
+    }
+}
+
+static void gather_block(const struct panel_layout *layout, const unsigned char *from, int32_t lane,
+    unsigned char *block)
+{
+    const unsigned char *halves = from + 2 * lane;
+    const unsigned char *words = from + layout->halves * 2 * PANEL_OUTPUTS + 4 * lane;
+    for (int32_t i = 0; i < layout->halves; i++) {
+        memcpy(block + layout->halves_at + 2 * i, halves + i * 2 * PANEL_OUTPUTS, 2);
+    }
+    for (int32_t i = 0; i < layout->words; i++) {
+        memcpy(block + layout->words_at + 4 * i, words + i * 4 * PANEL_OUTPUTS, 4);
+    }
+}
+
+void panel_pack(
+    const struct packed *packed, int32_t output_from, int32_t output_count, const void *file_rows)
+{
+    ASSERT(output_from >= 0 && output_from % PANEL_OUTPUTS == 0);
+    ASSERT(output_count >= 1 && output_count <= packed->outputs - output_from);
+    ASSERT(output_count % PANEL_OUTPUTS == 0 || output_from + output_count == packed->outputs);
+    const struct panel_layout layout = panel_layout_of(packed->type);
+    const size_t block_bytes = tensor_type_block_bytes(packed->type);
+    const size_t blocks = (size_t)(packed->inputs / tensor_type_block(packed->type));
+    for (int32_t first = 0; first < output_count; first += PANEL_OUTPUTS) {
+        const int32_t lanes = MIN(output_count - first, PANEL_OUTPUTS);
+        const unsigned char *rows =
+            (const unsigned char *)file_rows + (size_t)first * blocks * block_bytes;
+        unsigned char *panel =
+            packed->data + (size_t)((output_from + first) / PANEL_OUTPUTS) * packed->panel_bytes;
+        if (lanes < PANEL_OUTPUTS) {
+            memset(panel, 0, packed->panel_bytes);
+        }
+        for (size_t b = 0; b < blocks; b++) {
+            for (int32_t lane = 0; lane < lanes; lane++) {
+                scatter_block(&layout, rows + ((size_t)lane * blocks + b) * block_bytes,
+                    panel + b * block_bytes * PANEL_OUTPUTS, lane);
+            }
+        }
+    }
+}
+
+void panel_unpack(
+    const struct packed *packed, int32_t output, int32_t from, int32_t count, float *out)
+{
+    const struct panel_layout layout = panel_layout_of(packed->type);
+    const int32_t block = tensor_type_block(packed->type);
+    const size_t block_bytes = tensor_type_block_bytes(packed->type);
+    unsigned char bytes[BLOCK_BYTES_MAX];
+    ASSERT(block_bytes <= sizeof bytes && from % block == 0 && count % block == 0);
+    const unsigned char *panel =
+        packed->data + (size_t)(output / PANEL_OUTPUTS) * packed->panel_bytes;
+    for (int32_t i = 0; i < count; i += block) {
+        gather_block(&layout, panel + (size_t)((from + i) / block) * block_bytes * PANEL_OUTPUTS,
+            output % PANEL_OUTPUTS, bytes);
+        tensor_type_unpack(packed->type, bytes, (size_t)block, out + i);
+    }
+}
+
+void panel_unpack_row(const struct packed *packed, int32_t output, float *out)
+{
+    ASSERT(output >= 0 && output < packed->outputs);
+    panel_unpack(packed, output, 0, packed->inputs, out);
+}

@@ -1,0 +1,20 @@
+/*
+ * The rungs behind kernels_select. Each filler overwrites the entries it has; ref fills all of
+ * them and so comes first. Private to engine/kernels.
+ */
+#ifndef ENGINE_KERNELS_RUNGS_H
+#define ENGINE_KERNELS_RUNGS_H
+
+#include "engine/kernels/kernels.h"
+
+void rung_ref_fill(struct kernels *table);
+/* Needs AVX2, FMA and F16C. */
+void rung_avx2_fill(struct kernels *table);
+/* F32 products by OpenBLAS; call rung_blas_prepare first. */
+void rung_blas_fill(struct kernels *table);
+/* False, saying why, when the OpenBLAS at hand must not be called from several threads. */
+MUST_USE bool rung_blas_prepare(struct err_info *info);
+/* True when rung_blas_prepare would succeed; changes nothing. */
+bool rung_blas_usable(void);
+
+#endif

@@ -1,0 +1,150 @@
+/* Shared parts of the kernel tests; see the header. */
+#include "tests/kernels/kernel_check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "engine/base/half.h"
+#include "engine/kernels/panel.h"
+
+enum {
+    GUARD_BYTES = 128,
+    GUARD = 0xa5,
+};
+
+/* Kept in front of the first guard zone. */
+struct guarded {
+    size_t bytes;
+    unsigned char *base;
+};
+
+struct check_random check_random_open(void)
+{
+    const char *text = getenv("MAGNETD_SEED");
+    const uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : 20261130;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    return (struct check_random){seed};
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): all that a test needs. */
+uint32_t check_random_bits(struct check_random *random)
+{
+    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)(z >> 32);
+}
+
+int32_t check_random_int(struct check_random *random, int32_t low, int32_t high)
+{
+    return low + (int32_t)(check_random_bits(random) % (uint32_t)(high - low + 1));
+}
+
+float check_random_float(struct check_random *random, float low, float high)
+{
+    return low + (high - low) * ((float)(check_random_bits(random) >> 8) * 0x1p-24f);
+}
+
+void check_random_floats(struct check_random *random, float *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[i] = check_random_float(random, -1.0f, 1.0f);
+    }
+}
+
+void *check_alloc(size_t bytes, size_t skew)
+{
+    const size_t head = (sizeof(struct guarded) + GUARD_BYTES + 63) / 64 * 64;
+    const size_t total = (head + skew + bytes + GUARD_BYTES + 63) / 64 * 64;
+    unsigned char *base = aligned_alloc(64, total);
+    assert_non_null(base);
+    memset(base, GUARD, total);
+    unsigned char *memory = base + head + skew;
+    const struct guarded guarded = {bytes, base};
+    memcpy(memory - GUARD_BYTES - sizeof guarded, &guarded, sizeof guarded);
+    memset(memory, 0xff, bytes);
+    return memory;
+}
+
+void check_free(void *memory)
+{
+    unsigned char *bytes = memory;
+    struct guarded guarded;
+    memcpy(&guarded, bytes - GUARD_BYTES - sizeof guarded, sizeof guarded);
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        assert_int_equal(bytes[-1 - (ptrdiff_t)i], GUARD);
+        assert_int_equal(bytes[guarded.bytes + i], GUARD);
+    }
+    free(guarded.base);
+}
+
+static void put_half(unsigned char *at, uint16_t bits)
+{
+    at[0] = (unsigned char)bits;
+    at[1] = (unsigned char)(bits >> 8);
+}
+
+void check_random_blocks(
+    struct check_random *random, enum tensor_type type, size_t count, unsigned char *out)
+{
+    const struct panel_layout layout = panel_layout_of(type);
+    const size_t blocks = count / (size_t)tensor_type_block(type);
+    const size_t block_bytes = tensor_type_block_bytes(type);
+    for (size_t b = 0; b < blocks; b++, out += block_bytes) {
+        for (size_t i = 0; i < block_bytes; i++) {
+            out[i] = (unsigned char)check_random_bits(random);
+        }
+        const float value = check_random_float(random, -0.1f, 0.1f);
+        if (type == TENSOR_F32) {
+            memcpy(out, &value, sizeof value);
+        } else if (type == TENSOR_BF16) {
+            put_half(out, half_to_bf16(value));
+        } else {
+            for (int32_t h = 0; h < layout.halves; h++) {
+                const float scale = check_random_float(random, -0.1f, 0.1f);
+                put_half(out + layout.halves_at + 2 * h, half_to_f16(scale));
+            }
+        }
+    }
+}
+
+struct packed check_pack(struct check_random *random, const struct kernels *kernels,
+    enum tensor_type type, int32_t outputs, int32_t inputs, const unsigned char *file_rows)
+{
+    struct packed packed = {
+        .type = type,
+        .outputs = outputs,
+        .inputs = inputs,
+        .panels = (outputs + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS,
+        .panel_bytes = kernels->panel_bytes(type, inputs),
+    };
+    assert_true(packed.panel_bytes > 0);
+    packed.data = check_alloc((size_t)packed.panels * packed.panel_bytes, 0);
+    const size_t row_bytes =
+        (size_t)(inputs / tensor_type_block(type)) * tensor_type_block_bytes(type);
+    for (int32_t from = 0; from < outputs;) {
+        int32_t count = check_random_int(random, 1, 3) * PANEL_OUTPUTS;
+        count = count < outputs - from ? count : outputs - from;
+        kernels->pack(&packed, from, count, file_rows + (size_t)from * row_bytes);
+        from += count;
+    }
+    return packed;
+}
+
+struct kernels check_rung(const char *name)
+{
+    struct kernels kernels;
+    struct err_info info;
+    assert_int_equal(kernels_select(name, &kernels, &info), ERR_OK);
+    assert_string_equal(kernels.name, name);
+    return kernels;
+}
+
+double check_gamma(int32_t n)
+{
+    const double nu = (double)n * 0x1p-24;
+    return nu / (1 - nu);
+}

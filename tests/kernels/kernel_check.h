@@ -1,0 +1,46 @@
+/*
+ * What the kernel tests share: seeded random numbers, buffers between guard bytes, random blocks
+ * of every number format, and the rungs to try.
+ *
+ * The seed is fixed, so that a failure repeats; MAGNETD_SEED=n tries another one. It is printed.
+ */
+#ifndef TESTS_KERNELS_KERNEL_CHECK_H
+#define TESTS_KERNELS_KERNEL_CHECK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "engine/kernels/kernels.h"
+
+struct check_random {
+    uint64_t state;
+};
+
+/* Prints the seed it takes. */
+struct check_random check_random_open(void);
+uint32_t check_random_bits(struct check_random *random);
+/* Uniform in [low, high]. */
+int32_t check_random_int(struct check_random *random, int32_t low, int32_t high);
+float check_random_float(struct check_random *random, float low, float high);
+void check_random_floats(struct check_random *random, float *out, size_t count);
+
+/* `bytes` bytes of 0xff (a NaN in every float type) between two zones of guard bytes; misaligned
+ * by `skew` bytes from a 64-byte border. The test fails when a guard byte has changed. */
+void *check_alloc(size_t bytes, size_t skew);
+void check_free(void *memory);
+
+/* `count` numbers in `type`, a multiple of the block: any quants, scales of all signs, finite. */
+void check_random_blocks(
+    struct check_random *random, enum tensor_type type, size_t count, unsigned char *out);
+
+/* Packs file rows by a rung, in pieces of random size. data is freed with check_free. */
+struct packed check_pack(struct check_random *random, const struct kernels *kernels,
+    enum tensor_type type, int32_t outputs, int32_t inputs, const unsigned char *file_rows);
+
+/* Selects a rung that must exist; fails the test otherwise. */
+struct kernels check_rung(const char *name);
+
+/* gamma_n = n u / (1 - n u) with u = 2^-24: the relative bound of a sum of n rounded operations
+ * (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). */
+double check_gamma(int32_t n);
+
+#endif
