@@ -28,9 +28,10 @@ void arena_init(struct arena *arena, enum mem_pool pool, size_t block_bytes, siz
     *arena = (struct arena){.pool = pool, .block_bytes = block_bytes, .bytes_max = bytes_max};
 }
 
-/* Appends a block with room for `bytes`: an ordinary one where that fits, else a larger one, or
- * a smaller one when the bound leaves no more than that. */
-static struct arena_block *append_block(struct arena *arena, size_t bytes)
+/* Takes a block with room for `bytes`: an ordinary one where that fits, else a larger one, or a
+ * smaller one when the bound leaves no more than that. A larger one is full at once, so the block
+ * in use stays in use. */
+static struct arena_block *take_block(struct arena *arena, size_t bytes)
 {
     size_t need;
     if (!checked_add(bytes, HEADER_BYTES, &need)) {
@@ -47,12 +48,13 @@ static struct arena_block *append_block(struct arena *arena, size_t bytes)
     }
     block->bytes = size;
     block->used = HEADER_BYTES;
-    if (arena->current != NULL) {
-        arena->current->next = block;
+    if (arena->current == NULL) {
+        arena->first = arena->current = block;
     } else {
-        arena->first = block;
+        block->next = arena->current->next;
+        arena->current->next = block;
+        arena->current = size > arena->block_bytes ? arena->current : block;
     }
-    arena->current = block;
     arena->bytes += size;
     return block;
 }
@@ -65,7 +67,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     }
     struct arena_block *block = arena->current;
     if (block == NULL || rounded > block->bytes - block->used) {
-        block = append_block(arena, rounded);
+        block = take_block(arena, rounded);
         if (block == NULL) {
             return NULL;
         }
@@ -125,7 +127,8 @@ static void free_chain(struct arena_block *block)
 void arena_reset(struct arena *arena)
 {
     struct arena_block *first = arena->first;
-    if (first == NULL) {
+    if (first == NULL || first->bytes > arena->block_bytes) {
+        arena_drop(arena);
         return;
     }
     free_chain(first->next);

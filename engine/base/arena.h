@@ -1,7 +1,8 @@
 /*
  * An arena: many small allocations of one request or one load, dropped whole. Blocks are chained;
- * arena_reset keeps the first block. Not thread-safe: one owner at a time. `bytes_max` bounds the
- * sum of the blocks; past it allocation returns NULL like any other failure.
+ * arena_reset keeps the first block unless it is larger than an ordinary one. Not thread-safe: one
+ * owner at a time. `bytes_max` bounds the sum of the blocks; past it allocation returns NULL like
+ * any other failure.
  */
 #ifndef ENGINE_BASE_ARENA_H
 #define ENGINE_BASE_ARENA_H

@@ -35,7 +35,7 @@ MUST_USE bool ring_push(struct ring *ring, const void *element);
 MUST_USE bool ring_pop(struct ring *ring, void *out_element);
 /* Waits at most timeout_ms (-1 = no bound). False when woken or timed out with nothing there. */
 MUST_USE bool ring_pop_wait(struct ring *ring, void *out_element, int64_t timeout_ms);
-/* Makes one current or future ring_pop_wait return. */
+/* Makes one current or future ring_pop_wait that finds no element return. */
 void ring_wake(struct ring *ring);
 uint32_t ring_count(struct ring *ring);
 

@@ -15,7 +15,7 @@
 
 struct threads;
 
-/* thread is 0..count-1, for per-thread scratch only. */
+/* thread is 0..count-1, for per-thread scratch only. Must not allocate: workers are sealed. */
 typedef void threads_fn(void *context, int32_t chunk, int32_t thread);
 
 /* count >= 1. On success *out_threads is owned by the caller. */
