@@ -15,6 +15,7 @@
 
 #include "engine/base/threads.h"
 #include "engine/cache/pages.h"
+#include "engine/engine_limits.h"
 #include "engine/kernels/kernels.h"
 #include "engine/load/gguf.h"
 #include "engine/types.h"
@@ -22,14 +23,23 @@
 struct model;
 struct scratch;
 
+enum {
+    /* Positions a row may have: gaps reserve positions that no slot fills, so they can pass the
+     * slots of the longest context, here up to twice as many. */
+    MODEL_POSITIONS = 2 * LIMIT_CONTEXT,
+};
+
 /* Consecutive slots of one sequence. */
 struct run {
     int32_t row_from, row_count; /* rows of the batch */
     int32_t slot_from;           /* slot of its first row */
     int32_t context_count;
-    struct slots *slots;       /* pages and positions for [0, slot_from + row_count) are held */
+    /* Pages and positions are held and written for [0, slot_from + row_count), and for the whole
+     * context of a context row. */
+    struct slots *slots;
     int32_t adapter, steering; /* 0 = none; nothing else exists yet */
-    enum err err;              /* written: ERR_NON_FINITE when a K/V or hidden value was */
+    enum err err; /* written: ERR_OK, or ERR_NON_FINITE when a K/V or hidden value was: then its
+                     reads and pages hold nothing of use */
 };
 
 /* What is read from a row after the final norm. */
@@ -39,10 +49,11 @@ struct row_read {
     float *hidden; /* [hidden], written when the pass reaches it */
 };
 
+/* Rows in run order: the runs cover [0, row_count) one after the other. */
 struct batch {
     int32_t row_count;
-    const int32_t *tokens;    /* [row_count] */
-    const int32_t *positions; /* [row_count] */
+    const int32_t *tokens;    /* [row_count], each within the vocabulary */
+    const int32_t *positions; /* [row_count], each in [0, MODEL_POSITIONS) */
     float **x;                /* [row_count] -> [hidden]: the residual of each row, kept by the
                                  caller between units */
     struct run *runs;
@@ -60,15 +71,17 @@ const struct model_info *model_info(const struct model *model);
 struct model_info *model_info_mutable(struct model *model); /* profile and engine fill it in */
 uint64_t model_bytes(const struct model *model);            /* weights in kernel order */
 
-/* Scratch for passes of any size: rows are worked on in tiles of `tile_rows`. */
+/* Scratch for passes of any size: rows are worked on in tiles of `tile_rows`, 1..4096. */
 MUST_USE enum err scratch_open(
-    const struct model *model, int32_t tile_rows, int32_t threads, struct scratch **out_scratch);
-void scratch_close(struct scratch *scratch);
-uint64_t scratch_bytes(const struct model_info *info, int32_t tile_rows, int32_t threads);
+    const struct model *model, int32_t tile_rows, struct scratch **out_scratch);
+void scratch_close(struct scratch *scratch); /* NULL allowed */
+uint64_t scratch_bytes(const struct model_info *info, int32_t tile_rows);
 
 int32_t model_units(const struct model *model); /* 2 * layers */
 /* Runs every row of the batch through units [unit_from, unit_to). When unit_from is 0 the token
- * embeddings are written to x first; reads happen when their layer is reached. */
+ * embeddings are written to x first; reads happen when their layer is reached. The last unit skips
+ * rows that nothing is read from: their x is then of no further use. The caller must have stored,
+ * or have in the same batch, every slot that a row sees in a layer before that row attends. */
 void model_forward(const struct model *model, struct scratch *scratch, struct threads *threads,
     struct batch *batch, int32_t unit_from, int32_t unit_to);
 /* logits[r] = head of hidden row r: rows [count] -> [vocab] each at logits + r * vocab. */

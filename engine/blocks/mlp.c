@@ -1,0 +1,47 @@
+/* The gate of the MLP in one region: a chunk computes the same outputs of both matrices and
+ * multiplies them while they are in its cache. Chunks end at panel borders, so that an output's
+ * place within the elementwise loop does not depend on the number of rows. */
+#include "engine/blocks/mlp.h"
+
+#include "engine/base/assert.h"
+#include "engine/blocks/linear.h"
+
+struct gate_region {
+    const struct pass *pass;
+    const struct packed *gate, *up;
+    struct activation x;
+    struct linear_grid grid;
+};
+
+static void gate_chunk(void *context, int32_t chunk, int32_t thread)
+{
+    const struct gate_region *region = context;
+    const struct pass *pass = region->pass;
+    struct linear_cell cell = linear_cell_of(&region->grid, chunk);
+    size_t ffn = (size_t)region->gate->outputs;
+    float *gate = pass->scratch->gate, *up = pass->scratch->up;
+    pass->kernels->linear(region->gate, &region->x, cell.row_from, cell.row_to, cell.panel_from,
+        cell.panel_to, gate, ffn);
+    pass->kernels->linear(region->up, &region->x, cell.row_from, cell.row_to, cell.panel_from,
+        cell.panel_to, up, ffn);
+    int32_t from = cell.panel_from * PANEL_OUTPUTS;
+    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->gate->outputs);
+    for (int32_t r = cell.row_from; r < cell.row_to; r++) {
+        size_t at = (size_t)r * ffn + (size_t)from;
+        pass->kernels->silu_mul(gate + at, up + at, to - from, gate + at);
+    }
+}
+
+void mlp_gate(struct pass *pass, const struct packed *gate, const struct packed *up)
+{
+    ASSERT(gate->outputs == up->outputs && gate->inputs == up->inputs);
+    ASSERT(gate->outputs == pass->model->info.ffn);
+    struct gate_region region = {
+        .pass = pass,
+        .gate = gate,
+        .up = up,
+        .x = linear_prepare(pass->scratch->h, pass->tile->row_count, gate->inputs),
+        .grid = linear_grid_of(gate, pass->tile->row_count),
+    };
+    threads_run(pass->threads, region.grid.chunk_count, gate_chunk, &region);
+}

@@ -1,0 +1,204 @@
+/*
+ * Opens a network from a GGUF file and frees it again. What differs between networks is in
+ * engine/arch; here is what every file has in common: its name, its size, and the rule that every
+ * tensor in it must have been asked for.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "engine/base/mem.h"
+#include "engine/base/utf8.h"
+#include "engine/model/parts.h"
+
+/* general.name without what looks like a folder and without control characters; a name that does
+ * not fit is cut between characters. */
+static void copy_name(struct gguf_string from, char *out, size_t out_bytes)
+{
+    size_t start = 0;
+    for (size_t i = 0; i < from.count; i++) {
+        if (from.bytes[i] == '/' || from.bytes[i] == '\\') {
+            start = i + 1;
+        }
+    }
+    size_t used = 0;
+    for (size_t i = start; i < from.count && used + 1 < out_bytes; i++) {
+        unsigned char byte = (unsigned char)from.bytes[i];
+        if (byte >= 0x20 && byte != 0x7f) {
+            out[used] = from.bytes[i];
+            used++;
+        }
+    }
+    out[utf8_complete(out, used)] = '\0';
+}
+
+static enum err find_network(struct model *model, const struct gguf *gguf, struct err_info *info)
+{
+    const char *key = "general.architecture";
+    struct gguf_string name = {0};
+    enum err err = gguf_get_string(gguf, key, true, &name, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    model->network = arch_find(name.bytes, name.count);
+    if (model->network == NULL) {
+        return err_set(info, ERR_UNSUPPORTED, key, "no network \"%.*s\" is built in",
+            (int)MIN(name.count, (size_t)32), name.bytes);
+    }
+    int64_t parts = 1;
+    err = gguf_get_i64(gguf, "split.count", false, 0, INT64_MAX, &parts, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (parts > 1) {
+        return err_set(info, ERR_UNSUPPORTED, "split.count", "the model is split into files");
+    }
+    return ERR_OK;
+}
+
+/* Most common type among the matrices; on a tie the first of enum tensor_type. */
+static const char *common_type(const struct gguf *gguf)
+{
+    int32_t counts[TENSOR_TYPE_COUNT] = {0};
+    for (int32_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+        counts[tensor->type] += tensor->dims >= 2;
+    }
+    int best = 0;
+    for (int type = 1; type < TENSOR_TYPE_COUNT; type++) {
+        if (counts[type] > counts[best]) {
+            best = type;
+        }
+    }
+    return tensor_type_word((enum tensor_type)best);
+}
+
+static void describe_file(struct model *model, const struct gguf *gguf)
+{
+    struct model_info *info = &model->info;
+    (void)snprintf(info->architecture, sizeof(info->architecture), "%s", model->network->name);
+    struct gguf_string name = {0};
+    if (gguf_get_string(gguf, "general.name", false, &name, NULL) == ERR_OK) {
+        copy_name(name, info->name, sizeof(info->name));
+    }
+    if (info->name[0] == '\0') {
+        (void)snprintf(info->name, sizeof(info->name), "%s", model->network->name);
+    }
+    (void)snprintf(info->weights_type, sizeof(info->weights_type), "%s", common_type(gguf));
+    for (int32_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        const int64_t *shape = gguf_tensor_at(gguf, i)->shape;
+        info->parameters += (uint64_t)(shape[0] * shape[1] * shape[2] * shape[3]);
+    }
+    info->file_bytes = gguf_file_bytes(gguf);
+    info->context = info->context_trained;
+}
+
+static enum err load_weights(
+    struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
+{
+    struct weights weights;
+    enum err err = weights_init(&weights, gguf, model->kernels, threads, model->dry, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    err = model->network->load(model, &weights, info);
+    if (err == ERR_OK) {
+        err = weights_unused(&weights, info);
+    }
+    model->bytes = weights.bytes;
+    weights_free(&weights);
+    return err;
+}
+
+static enum err open_parts(
+    struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
+{
+    enum err err = find_network(model, gguf, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    err = model->network->describe(model, gguf, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    model->layers = mem_array(MEM_OTHER, (size_t)model->info.layers, sizeof(*model->layers));
+    if (model->layers == NULL) {
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for %d layers", model->info.layers);
+    }
+    err = load_weights(model, gguf, threads, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct hyper *hyper = &model->hyper;
+    model->bytes += rope_bytes(hyper->rotary_dim / 2);
+    if (!model->dry && rope_open(&model->rope, hyper->rotary_dim / 2, hyper->rope_base,
+                           hyper->rope_factor, model->rope_divisors) != ERR_OK) {
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the rope table");
+    }
+    describe_file(model, gguf);
+    return ERR_OK;
+}
+
+enum err model_open(const struct gguf *gguf, const struct kernels *kernels, struct threads *threads,
+    bool dry, struct model **out_model, struct err_info *info)
+{
+    struct model *model = mem_alloc(MEM_OTHER, sizeof(*model));
+    if (model == NULL) {
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the model");
+    }
+    model->kernels = kernels;
+    model->dry = dry;
+    enum err err = open_parts(model, gguf, threads, info);
+    if (err != ERR_OK) {
+        model_close(model);
+        return err;
+    }
+    *out_model = model;
+    return ERR_OK;
+}
+
+static void free_layer(struct layer *layer)
+{
+    mem_free(layer->attn_norm);
+    mem_free(layer->ffn_norm);
+    struct packed *matrices[] = {
+        &layer->q, &layer->k, &layer->v, &layer->output, &layer->gate, &layer->up, &layer->down};
+    for (size_t i = 0; i < ARRAY_COUNT(matrices); i++) {
+        mem_free(matrices[i]->data);
+    }
+}
+
+void model_close(struct model *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    for (int32_t l = 0; model->layers != NULL && l < model->info.layers; l++) {
+        free_layer(&model->layers[l]);
+    }
+    mem_free(model->layers);
+    mem_free(model->embedding.data);
+    mem_free(model->untied_head.data);
+    mem_free(model->output_norm);
+    mem_free(model->rope_divisors);
+    rope_close(&model->rope);
+    mem_free(model);
+}
+
+const struct model_info *model_info(const struct model *model)
+{
+    return &model->info;
+}
+
+struct model_info *model_info_mutable(struct model *model)
+{
+    return &model->info;
+}
+
+uint64_t model_bytes(const struct model *model)
+{
+    return model->bytes;
+}
+
+int32_t model_units(const struct model *model)
+{
+    return 2 * model->info.layers;
+}

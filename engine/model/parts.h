@@ -1,0 +1,98 @@
+/*
+ * What a loaded network and a running pass are made of; private to model/, arch/ and blocks/.
+ *
+ * A pass works on one tile of rows at a time. A tile lists batch rows, not necessarily
+ * consecutive ones: the last unit takes only rows that something is read from. Whatever the tile,
+ * a row's numbers are the same, for no kernel mixes rows.
+ */
+#ifndef ENGINE_MODEL_PARTS_H
+#define ENGINE_MODEL_PARTS_H
+
+#include "engine/arch/arch.h"
+#include "engine/blocks/rope.h"
+#include "engine/model/model.h"
+
+enum {
+    TILE_ROWS_MAX = 4096,
+    /* Rows of one attention chunk. Small enough that one long prompt feeds every thread, large
+     * enough that a K/V tile once in the cache is used many times. */
+    PIECE_ROWS = 32,
+};
+
+/* What a network needs besides the sizes in model_info. */
+struct hyper {
+    int32_t rotary_dim; /* leading numbers of a head that rotate */
+    enum rope_style rope_style;
+    double rope_base;
+    double rope_factor; /* positions are divided by it: "linear" scaling; 1 = none */
+    float norm_eps;
+    float attention_scale;
+};
+
+struct layer {
+    float *attn_norm, *ffn_norm; /* [hidden] */
+    struct packed q;             /* [heads * head_dim, hidden] */
+    struct packed k, v;          /* [heads_kv * head_dim, hidden] */
+    struct packed output;        /* [hidden, heads * head_dim] */
+    struct packed gate, up;      /* [ffn, hidden] */
+    struct packed down;          /* [hidden, ffn] */
+};
+
+struct model {
+    const struct network *network;
+    const struct kernels *kernels;
+    struct model_info info;
+    struct hyper hyper;
+    struct layer *layers;      /* [info.layers] */
+    struct packed embedding;   /* [vocab, hidden] */
+    struct packed untied_head; /* [vocab, hidden]; data NULL = tied */
+    const struct packed *head; /* one of the two */
+    float *output_norm;        /* [hidden] */
+    float *rope_divisors;      /* [rotary_dim / 2] or NULL: Llama 3.1's factors */
+    struct rope_table rope;
+    uint64_t bytes;
+    bool dry;
+};
+
+/* Consecutive slots of one sequence that lie consecutively in a tile. */
+struct piece {
+    struct run *run;
+    int32_t tile_from, count;
+    int32_t slot_from;
+};
+
+struct tile {
+    int32_t row_count;
+    int32_t *rows; /* [row_count] batch rows, ascending */
+    struct piece *pieces;
+    int32_t piece_count;
+    float *cos_sin; /* [row_count][rotary_dim / 2][2] */
+    /* The window of batch rows the tile was taken from; place[row - window_from] is the row's
+     * index in the tile, -1 = not in it. */
+    int32_t window_from, window_to;
+    int32_t *place;
+};
+
+struct scratch {
+    int32_t tile_rows;
+    struct tile tile;
+    float *h;         /* [tile_rows, hidden]: normed rows, and what is about to be added to x */
+    float *q;         /* [tile_rows, heads * head_dim] */
+    float *attended;  /* [tile_rows, heads * head_dim] */
+    float *k, *v;     /* [tile_rows, heads_kv * head_dim] */
+    float *gate, *up; /* [tile_rows, ffn] */
+};
+
+struct pass {
+    const struct model *model;
+    const struct kernels *kernels;
+    struct scratch *scratch;
+    struct threads *threads;
+    struct batch *batch;
+    struct tile *tile;
+    /* Both halves of a layer run over this same tile: the first half may then leave Q, which
+     * needs the same norm, in scratch for the second. */
+    bool joined;
+};
+
+#endif
