@@ -182,7 +182,8 @@ static enum err check_split(const struct gguf *gguf, struct err_info *info)
     int64_t parts = 1;
     enum err err = gguf_get_i64(gguf, "split.count", false, 0, INT64_MAX, &parts, info);
     if (err == ERR_OK && parts > 1) {
-        return err_set(info, ERR_UNSUPPORTED, "split.count",
+        return gguf_fail(info, ERR_UNSUPPORTED, "split.count",
+            gguf_find_key(gguf, "split.count")->at,
             "one of %" PRId64 " parts of a split file; join the parts first", parts);
     }
     return err;
