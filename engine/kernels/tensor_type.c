@@ -72,8 +72,13 @@ bool tensor_type_from_gguf(uint32_t id, enum tensor_type *out_type)
 bool tensor_type_bytes(enum tensor_type type, size_t count, size_t *out_bytes)
 {
     const struct facts *f = facts_of(type);
-    return count % (size_t)f->block == 0 &&
-           checked_mul(count / (size_t)f->block, f->block_bytes, out_bytes);
+    size_t bytes;
+    if (count % (size_t)f->block != 0 ||
+        !checked_mul(count / (size_t)f->block, f->block_bytes, &bytes)) {
+        return false;
+    }
+    *out_bytes = bytes;
+    return true;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
