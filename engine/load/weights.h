@@ -20,6 +20,7 @@ struct weights {
     uint64_t bytes;          /* packed and plain bytes so far */
     unsigned char *used;     /* [tensor_count] */
     void *read_buffer;
+    size_t read_bytes; /* size of read_buffer; grows to the widest 16 rows */
 };
 
 MUST_USE enum err weights_init(struct weights *weights, const struct gguf *gguf,
@@ -27,7 +28,7 @@ MUST_USE enum err weights_init(struct weights *weights, const struct gguf *gguf,
 void weights_free(struct weights *weights); /* not the tensors handed out */
 
 bool weights_has(const struct weights *weights, const char *name);
-/* A matrix [outputs, inputs] of any type; *out->data is then the caller's (mem_free). */
+/* A matrix [outputs, inputs] of any type; out->data is then the caller's (mem_free). Dry: NULL. */
 MUST_USE enum err weights_matrix(struct weights *weights, const char *name, int32_t outputs,
     int32_t inputs, struct packed *out, struct err_info *info);
 /* A vector of `count` numbers of any unblocked type, widened to f32 (mem_free). Dry: NULL. */
