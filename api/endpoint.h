@@ -3,7 +3,8 @@
  * handler in server/ that drives them. A new route adds a pair of files here and a line in
  * schemas/routes.json; nothing else changes.
  *
- *     body bytes --decode--> request struct --plan--> struct plan --(engine)--> results --encode--> bytes
+ *     body bytes --decode--> request struct --plan--> struct plan --(engine)--> results
+ *                                                                       --encode--> bytes
  *
  * All of it runs on a front worker (or the loop, for small bodies); nothing here blocks, touches a
  * socket or knows a thread. Everything is allocated from call->arena.

@@ -5,9 +5,9 @@
 #include "api/endpoint.h"
 
 int error_status(enum err err, enum family family);
-/* The family's error body, e.g. {"error":"...","error_type":"validation","code":...,"param":...}. */
+/* The family's body, e.g. {"error":"...","error_type":"validation","code":...,"param":...}. */
 void error_body(const struct err_info *info, enum family family, int status, struct buf *out);
-/* For errors that have a status but no err (404, 405, 406, 411, 413, 414, 415, 417, 431, 501, 505). */
+/* For statuses that have no err (404, 405, 406, 411, 413, 414, 415, 417, 431, 501, 505). */
 void error_body_http(
     int status, const char *text, const char *param, enum family family, struct buf *out);
 

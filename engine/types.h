@@ -136,8 +136,8 @@ struct plan_step {
     int32_t stop_count;
     const int32_t *stop_tokens; /* ends besides the model's own; not part of the text */
     int32_t stop_token_count;
-    /* DECODE and FORCE: alternatives wanted per token, 0..LIMIT_TOP_LOGPROBS (DECODE only); -1 = not
-     * even the token's own log-probability, which lets a FORCE skip the head. */
+    /* DECODE and FORCE: alternatives wanted per token, 0..LIMIT_TOP_LOGPROBS (DECODE only); -1 =
+     * not even the token's own log-probability, which lets a FORCE skip the head. */
     int32_t top_logprobs;
     bool special_text; /* control tokens are spelled out in the text */
 };

@@ -16,7 +16,8 @@ def quoted(text):
 
 def emit_routes(folder):
     routes = json.loads((folder / "routes.json").read_text())["routes"]
-    lines = [NOTICE, '#include "api/routes.h"\n\n', "const struct endpoint_route endpoint_routes[] = {\n"]
+    lines = [NOTICE, '#include "api/routes.h"\n\n',
+             "const struct endpoint_route endpoint_routes[] = {\n"]
     for route in routes:
         fields = [f'.path = {quoted(route["path"])}', f'.method = {quoted(route["method"])}',
                   f'.family = FAMILY_{route["family"].upper()}']

@@ -48,10 +48,10 @@ struct sample_request {
     uint64_t token_index;    /* counter of the random stream */
 };
 
-/* Picks a token from `logits` [vocab], which stay unchanged. Nothing is allocated; time is O(vocab +
- * history), and O(n log n) in the n tokens that top_k, top_p or typical_p keep. Token ids of the
- * request are below vocab and bias is finite or -INFINITY, both already checked. A NaN is never
- * picked; ERR_NON_FINITE when the greatest logit is infinite or no token is left. */
+/* Picks a token from `logits` [vocab], which stay unchanged. Nothing is allocated; time is
+ * O(vocab + history), and O(n log n) in the n tokens that top_k, top_p or typical_p keep. Token
+ * ids of the request are below vocab and bias is finite or -INFINITY, both already checked. A NaN
+ * is never picked; ERR_NON_FINITE when the greatest logit is infinite or no token is left. */
 MUST_USE enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kernels,
     const struct sample_request *request, const float *logits, int32_t vocab, int32_t *out_token);
 

@@ -123,7 +123,7 @@ def causal(n):
 
 
 def gaps(layout, order):
-    """layout such as "..2..3." puts gaps of 2 and 3 tokens into a context of single dots; order says
+    """layout such as "..2..3." puts gaps of 2 and 3 tokens into a context of dots; order says
     which gap is decoded first. Positions stay in place: a span token sits where it belongs."""
     turns, counts = [], [int(c) for c in layout if c != "."]
     starts = {gap: sum(counts[g] for g in order[: order.index(gap)]) for gap in order}

@@ -83,7 +83,7 @@ class Llama:
         """q [heads, n, d], k and v [heads_kv, n, d] -> [n, heads * d]."""
         out = np.empty_like(q)
         for head in range(self.heads):
-            shared = head * self.heads_kv // self.heads  # consecutive query heads share one K/V head
+            shared = head * self.heads_kv // self.heads  # neighbouring query heads share a K/V head
             scores = q[head] @ k[shared].T / np.sqrt(self.head_dim)
             scores = np.where(sees, scores, -np.inf)
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))

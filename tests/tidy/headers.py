@@ -1,0 +1,41 @@
+"""Goal: each header compiles alone, so that the order of includes never matters.
+
+Method: the compiler checks every header as a file of its own, several in one call.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+FLAGS = ["-std=c17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function",
+         "-fsyntax-only", "-x", "c"]
+# Headers of one instruction set need its flags.
+ISA_FLAGS = {"engine/kernels/x86/": ["-mavx2", "-mfma", "-mf16c"]}
+LAYERS = ("engine", "api", "server", "schemas", "tests")
+
+
+def compile_alone(compiler, root, flags, headers):
+    if not headers:
+        return 0
+    command = compiler + FLAGS + flags + ["-I", str(root)] + headers
+    return subprocess.run(command, cwd=root, check=False).returncode
+
+
+def main():
+    root, includes, compiler = Path(sys.argv[1]), sys.argv[2].split(":"), sys.argv[3:]
+    headers = sorted(path.relative_to(root).as_posix() for layer in LAYERS
+                     for path in (root / layer).rglob("*.h"))
+    extra = [flag for folder in includes if folder for flag in ("-I", folder)]
+    failed, special = 0, set()
+    for prefix, flags in ISA_FLAGS.items():
+        own = [header for header in headers if header.startswith(prefix)]
+        special |= set(own)
+        failed |= compile_alone(compiler, root, extra + flags, own)
+    rest = [header for header in headers if header not in special]
+    failed |= compile_alone(compiler, root, extra, rest)
+    print(f"{len(headers)} headers")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
