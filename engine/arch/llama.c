@@ -150,7 +150,7 @@ static enum err describe_head(struct model *model, const struct gguf *gguf, stru
             sizes->head_dim);
     }
     double scale = 1 / sqrt((double)sizes->head_dim);
-    err = get_real(gguf, "llama.attention.scale", false, 0, 1e3, &scale, info);
+    err = get_real(gguf, "llama.attention.scale", false, 1e-6, 1e3, &scale, info);
     model->hyper.attention_scale = (float)scale;
     return err;
 }
@@ -175,7 +175,7 @@ static enum err describe_scaling(
     double factor = 1;
     const char *const names[] = {"llama.rope.scale_linear", "llama.rope.scaling.factor"};
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) { /* the newer name wins */
-        err = get_real(gguf, names[i], false, 0, 1e6, &factor, info);
+        err = get_real(gguf, names[i], false, 1e-3, 1e6, &factor, info);
         if (err != ERR_OK) {
             return err;
         }
@@ -199,7 +199,7 @@ static enum err describe_rope(struct model *model, const struct gguf *gguf, stru
             hyper->rotary_dim);
     }
     hyper->rope_base = 10000;
-    err = get_real(gguf, "llama.rope.freq_base", false, 0, 1e15, &hyper->rope_base, info);
+    err = get_real(gguf, "llama.rope.freq_base", false, 1, 1e12, &hyper->rope_base, info);
     if (err != ERR_OK) {
         return err;
     }
@@ -262,7 +262,7 @@ static enum err llama_describe(struct model *model, const struct gguf *gguf, str
         return err;
     }
     double eps = 0;
-    err = get_real(gguf, "llama.attention.layer_norm_rms_epsilon", true, 0, 1, &eps, info);
+    err = get_real(gguf, "llama.attention.layer_norm_rms_epsilon", true, 1e-15, 1, &eps, info);
     if (err != ERR_OK) {
         return err;
     }

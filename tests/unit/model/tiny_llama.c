@@ -33,17 +33,38 @@ struct tiny_options tiny_default(void)
     };
 }
 
+static bool wanted(const struct tiny_options *options, const char *name)
+{
+    return options->omit == NULL || strcmp(options->omit, name) != 0;
+}
+
 void tiny_write_keys(struct gguf_writer *writer, const struct tiny_options *options)
 {
-    gguf_writer_string(writer, "general.architecture", "llama");
-    gguf_writer_string(writer, "general.name", "tiny llama");
-    gguf_writer_u32(writer, "llama.block_count", (uint32_t)options->layers);
-    gguf_writer_u32(writer, "llama.context_length", (uint32_t)options->context);
-    gguf_writer_u32(writer, "llama.embedding_length", (uint32_t)options->hidden);
-    gguf_writer_u32(writer, "llama.feed_forward_length", (uint32_t)options->ffn);
-    gguf_writer_u32(writer, "llama.attention.head_count", (uint32_t)options->heads);
-    gguf_writer_u32(writer, "llama.attention.head_count_kv", (uint32_t)options->heads_kv);
-    gguf_writer_f32(writer, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    const struct {
+        const char *key;
+        int32_t value;
+    } sizes[] = {
+        {"llama.block_count", options->layers},
+        {"llama.context_length", options->context},
+        {"llama.embedding_length", options->hidden},
+        {"llama.feed_forward_length", options->ffn},
+        {"llama.attention.head_count", options->heads},
+        {"llama.attention.head_count_kv", options->heads_kv},
+    };
+    if (wanted(options, "general.architecture")) {
+        gguf_writer_string(writer, "general.architecture", "llama");
+    }
+    if (wanted(options, "general.name")) {
+        gguf_writer_string(writer, "general.name", "tiny llama");
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        if (wanted(options, sizes[i].key)) {
+            gguf_writer_u32(writer, sizes[i].key, (uint32_t)sizes[i].value);
+        }
+    }
+    if (wanted(options, "llama.attention.layer_norm_rms_epsilon")) {
+        gguf_writer_f32(writer, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    }
 }
 
 /* Uniform in [-limit, limit). */
@@ -83,6 +104,9 @@ static void write_matrix(struct gguf_writer *writer, const struct tiny_options *
 {
     size_t count = (size_t)outputs * (size_t)inputs;
     size_t bytes = 0;
+    if (!wanted(options, name)) {
+        return;
+    }
     need(tensor_type_bytes(options->type, count, &bytes), name, NULL);
     unsigned char *data = malloc(bytes);
     need(data != NULL, name, NULL);
@@ -114,6 +138,9 @@ static void write_vector(
 static void write_norm(struct gguf_writer *writer, const struct tiny_options *options,
     const char *name, uint32_t stream, float first)
 {
+    if (!wanted(options, name)) {
+        return;
+    }
     float *numbers = malloc((size_t)options->hidden * sizeof(float));
     need(numbers != NULL, name, NULL);
     for (int32_t i = 0; i < options->hidden; i++) {

@@ -15,6 +15,7 @@ struct tiny_options {
     bool untied, rope_divisors;
     /* The embedding of token 1 drives a key of layer 0 past what f16 holds; others do not. */
     bool bomb;
+    const char *omit; /* a key or tensor that is left out, or NULL */
     uint64_t seed;
 };
 
