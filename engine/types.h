@@ -219,6 +219,7 @@ struct item_result {
     int32_t vector_rows, vector_dim;
     float *prompt_logprobs;    /* [token_count]; entry 0 is NaN-free 0 and has no meaning */
     struct step_result *steps; /* [step_count] */
+    float *saved_hidden;       /* the engine's: rows saved for steps with a read_row */
     int32_t prompt_tokens, cached_tokens, generated_tokens;
 };
 

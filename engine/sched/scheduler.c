@@ -1,0 +1,295 @@
+/*
+ * The life of jobs and the order of a step (see scheduler.h). Choosing rows and running them is in
+ * step.c; this file owns the queue, admission and the ends of jobs.
+ *
+ * The decision that surprises: pages are held for a sequence's whole possible length when it
+ * starts. That costs concurrency when budgets are generous, and buys that nothing running can ever
+ * be stuck for memory or has to be thrown out again.
+ */
+#include "engine/sched/scheduler.h"
+
+#include <string.h>
+#include "engine/base/assert.h"
+#include "engine/engine.h"
+#include "engine/plan_check.h"
+#include "engine/sched/scheduler_private.h"
+
+static void close_seq_pool(struct scheduler *scheduler)
+{
+    for (int32_t i = 0; scheduler->seqs != NULL && i < scheduler->config.sequences; i++) {
+        struct seq *seq = &scheduler->seqs[i];
+        slots_free(&seq->slots);
+        mem_free(seq->pool_sum);
+        mem_free(seq->tokens);
+        mem_free(seq->hidden);
+    }
+    mem_free(scheduler->seqs);
+}
+
+static enum err open_seq_pool(struct scheduler *scheduler)
+{
+    const struct sched_config *config = &scheduler->config;
+    scheduler->seqs = mem_array(MEM_SCRATCH, (size_t)config->sequences, sizeof(struct seq));
+    if (scheduler->seqs == NULL) {
+        return ERR_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < config->sequences; i++) {
+        struct seq *seq = &scheduler->seqs[i];
+        enum err err = slots_init(&seq->slots, config->pages, config->context);
+        seq->tokens = mem_array(MEM_SCRATCH, (size_t)config->context, sizeof(int32_t));
+        seq->hidden = mem_array(MEM_SCRATCH, (size_t)config->tools.hidden, sizeof(float));
+        seq->pool_sum = mem_array(MEM_SCRATCH, (size_t)config->tools.hidden, sizeof(double));
+        if (err != ERR_OK || seq->tokens == NULL || seq->hidden == NULL || seq->pool_sum == NULL) {
+            return ERR_NO_MEMORY;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err scheduler_open(const struct sched_config *config, const struct sched_host *host,
+    struct scheduler **out_scheduler)
+{
+    struct scheduler *scheduler = mem_alloc(MEM_SCRATCH, sizeof *scheduler);
+    if (scheduler == NULL) {
+        return ERR_NO_MEMORY;
+    }
+    scheduler->config = *config;
+    scheduler->host = *host;
+    scheduler->jobs = mem_array(MEM_JOBS, (size_t)config->jobs, sizeof(struct job *));
+    enum err err = open_seq_pool(scheduler);
+    if (err == ERR_OK) {
+        err = step_open(scheduler);
+    }
+    if (err != ERR_OK || scheduler->jobs == NULL) {
+        scheduler_close(scheduler);
+        return ERR_NO_MEMORY;
+    }
+    *out_scheduler = scheduler;
+    return ERR_OK;
+}
+
+void scheduler_close(struct scheduler *scheduler)
+{
+    if (scheduler == NULL) {
+        return;
+    }
+    step_close(scheduler);
+    close_seq_pool(scheduler);
+    mem_free(scheduler->jobs);
+    mem_free(scheduler);
+}
+
+uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads)
+{
+    uint64_t per_seq = sizeof(struct seq) + (uint64_t)config->context * 2 * sizeof(int32_t) +
+                       (uint64_t)config->tools.hidden * (sizeof(float) + sizeof(double));
+    return per_seq * (uint64_t)config->sequences + step_bytes(config, threads);
+}
+
+/* ---- jobs ---------------------------------------------------------------------------------- */
+
+void scheduler_add(struct scheduler *scheduler, struct job *job)
+{
+    ASSERT(scheduler->job_count < scheduler->config.jobs);
+    job->items_left = job->plan.item_count;
+    job->items_started = 0;
+    scheduler->jobs[scheduler->job_count++] = job;
+}
+
+bool scheduler_busy(const struct scheduler *scheduler)
+{
+    return scheduler->job_count > 0;
+}
+
+static void count_finished(struct scheduler *scheduler, const struct job *job)
+{
+    enum kind kind = job->plan.kind;
+    struct sched_counters *counters = &scheduler->counters;
+    if (job->err == ERR_OK) {
+        counters->completed[kind]++;
+    } else if (job->err == ERR_CANCELLED) {
+        counters->cancelled[kind]++;
+    } else {
+        counters->failed[kind]++;
+    }
+    for (int32_t i = 0; i < job->plan.item_count; i++) {
+        counters->generated_tokens[kind] += (uint64_t)job->results[i].generated_tokens;
+    }
+}
+
+/* Takes the job off the list, keeping the order of the others, and hands it back. */
+static void finish_job(struct scheduler *scheduler, int32_t index)
+{
+    struct job *job = scheduler->jobs[index];
+    scheduler->job_count--;
+    memmove(&scheduler->jobs[index], &scheduler->jobs[index + 1],
+        (size_t)(scheduler->job_count - index) * sizeof scheduler->jobs[0]);
+    if (scheduler->turn > index) {
+        scheduler->turn--;
+    }
+    job->times.finished = scheduler->host.now_us(scheduler->host.context);
+    count_finished(scheduler, job);
+    scheduler->host.done(scheduler->host.context, job);
+}
+
+static void free_seq(struct scheduler *scheduler, struct seq *seq)
+{
+    if (seq->leases_park) {
+        scheduler->park_owner = NULL;
+        seq->leases_park = false;
+    }
+    slots_release(&seq->slots);
+    seq->job = NULL;
+    scheduler->running--;
+}
+
+/* Ends every sequence of a job that is over before its items are. */
+static void end_job(struct scheduler *scheduler, int32_t index, enum err err, const char *text)
+{
+    struct job *job = scheduler->jobs[index];
+    for (int32_t i = 0; i < scheduler->config.sequences; i++) {
+        if (scheduler->seqs[i].job == job) {
+            free_seq(scheduler, &scheduler->seqs[i]);
+        }
+    }
+    job->err = err;
+    (void)err_set(&job->info, err, NULL, "%s", text);
+    finish_job(scheduler, index);
+}
+
+static void end_dead_jobs(struct scheduler *scheduler, int64_t now)
+{
+    for (int32_t i = scheduler->job_count - 1; i >= 0; i--) {
+        struct job *job = scheduler->jobs[i];
+        if (atomic_load_explicit(&job->cancelled, memory_order_relaxed)) {
+            end_job(scheduler, i, ERR_CANCELLED, "the request was cancelled");
+        } else if (job->plan.deadline_us != 0 && now >= job->plan.deadline_us) {
+            end_job(scheduler, i, ERR_DEADLINE, "the request's time is over");
+        }
+    }
+}
+
+void scheduler_abort(struct scheduler *scheduler)
+{
+    while (scheduler->job_count > 0) {
+        end_job(scheduler, scheduler->job_count - 1, ERR_SHUTDOWN, "the server is stopping");
+    }
+}
+
+/* Releases sequences that are done; a job ends with its last item. */
+static void end_done_seqs(struct scheduler *scheduler)
+{
+    for (int32_t i = 0; i < scheduler->config.sequences; i++) {
+        struct seq *seq = &scheduler->seqs[i];
+        if (seq->job == NULL || seq_next(seq, &scheduler->config.tools) != SEQ_DONE) {
+            continue;
+        }
+        struct job *job = seq->job;
+        if (seq->err != ERR_OK && job->plan.item_count == 1) {
+            job->err = seq->err;
+            job->info = seq->result->info;
+        }
+        free_seq(scheduler, seq);
+        if (--job->items_left == 0) {
+            int32_t index = 0;
+            while (scheduler->jobs[index] != job) {
+                index++;
+            }
+            finish_job(scheduler, index);
+        }
+    }
+}
+
+/* ---- admission ----------------------------------------------------------------------------- */
+
+static struct seq *free_seq_slot(struct scheduler *scheduler)
+{
+    for (int32_t i = 0; i < scheduler->config.sequences; i++) {
+        if (scheduler->seqs[i].job == NULL) {
+            return &scheduler->seqs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Starts the next item of a job; false when pages do not suffice. */
+static bool start_item(struct scheduler *scheduler, struct job *job, struct seq *seq, int64_t now)
+{
+    const struct plan_item *item = &job->plan.items[job->items_started];
+    /* The last appended token is never fed, but a step after it may feed it: hold its page too. */
+    if (!slots_hold(&seq->slots, plan_item_slots(item))) {
+        return false;
+    }
+    seq_start(seq, job, job->items_started, &scheduler->config.tools);
+    if (job->items_started == 0) {
+        job->times.started = now;
+    }
+    job->items_started++;
+    scheduler->running++;
+    scheduler->counters.prompt_tokens[job->plan.kind] += (uint64_t)item->token_count;
+    return true;
+}
+
+/* One item of each job in turn, so that a request of 2,048 texts does not keep others out. An item
+ * that does not fit holds up those behind it: otherwise small ones could keep it out for ever. */
+static void admit(struct scheduler *scheduler, int64_t now)
+{
+    int32_t idle_turns = 0;
+    while (scheduler->running < scheduler->config.sequences && idle_turns < scheduler->job_count) {
+        if (scheduler->turn >= scheduler->job_count) {
+            scheduler->turn = 0;
+        }
+        struct job *job = scheduler->jobs[scheduler->turn];
+        if (job->items_started == job->plan.item_count) {
+            scheduler->turn++;
+            idle_turns++;
+            continue;
+        }
+        struct seq *seq = free_seq_slot(scheduler);
+        ASSERT(seq != NULL);
+        if (!start_item(scheduler, job, seq, now)) {
+            return;
+        }
+        scheduler->turn++;
+        idle_turns = 0;
+    }
+}
+
+bool scheduler_step(struct scheduler *scheduler)
+{
+    int64_t now = scheduler->host.now_us(scheduler->host.context);
+    end_dead_jobs(scheduler, now);
+    admit(scheduler, now);
+    bool ran = step_run(scheduler);
+    end_done_seqs(scheduler);
+    return ran;
+}
+
+void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *stats)
+{
+    const struct sched_counters *counters = &scheduler->counters;
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        stats->completed[k] = counters->completed[k];
+        stats->cancelled[k] = counters->cancelled[k];
+        stats->failed[k] = counters->failed[k];
+        stats->prompt_tokens[k] = counters->prompt_tokens[k];
+        stats->generated_tokens[k] = counters->generated_tokens[k];
+        stats->step_rows[k] = counters->step_rows[k];
+    }
+    memcpy(stats->step_kinds, counters->step_kinds, sizeof stats->step_kinds);
+    memcpy(stats->step_us_buckets, counters->step_us_buckets, sizeof stats->step_us_buckets);
+    stats->steps = counters->steps;
+    stats->step_us_sum = counters->step_us_sum;
+    stats->last_step_us = counters->last_step_us;
+    stats->tokens_per_second = counters->tokens_per_second;
+    stats->queue_depth = 0;
+    for (int32_t i = 0; i < scheduler->job_count; i++) {
+        stats->queue_depth += scheduler->jobs[i]->items_started == 0;
+    }
+    stats->sequences_running = (uint32_t)scheduler->running;
+    const struct pages *pages = scheduler->config.pages;
+    stats->pages_free = (uint32_t)pages->free_count;
+    stats->pages_used = (uint32_t)(pages->count - pages->free_count);
+    stats->pages_shared = (uint32_t)pages_shared(pages);
+    stats->work_waiting = scheduler->job_count > 0;
+}

@@ -1,0 +1,69 @@
+/*
+ * Continuous batching over mixed plans: jobs wait in order of arrival, their items become
+ * sequences as pool slots and pages allow, and every step carries whatever rows are due, of any
+ * kind and any mask, in one forward pass.
+ *
+ * A step, in this order:
+ *     1 cancelled and late jobs end
+ *     2 waiting items become sequences (one item of each job in turn; a sequence holds every page
+ *       it can come to need before it starts, so a started sequence never waits for memory)
+ *     3 rows are chosen: decodes first, then prompts within the budget; a context block that does
+ *       not fit the budget runs unit by unit in a pass of its own
+ *     4 forward pass(es)
+ *     5 rows that are read: pooling, scores, saved rows
+ *     6 logits for every sequence that is due: label, score, sample; results go out
+ *
+ * One thread owns a scheduler. It reaches the network, the clock and the taker of finished jobs
+ * through struct sched_host, which tests fake.
+ */
+#ifndef ENGINE_SCHED_SCHEDULER_H
+#define ENGINE_SCHED_SCHEDULER_H
+
+#include "engine/base/threads.h"
+#include "engine/model/model.h"
+#include "engine/sched/seq.h"
+
+struct engine_stats;
+struct scheduler;
+
+struct sched_host {
+    void *context;
+    int32_t units; /* of a whole pass */
+    void (*forward)(void *context, struct batch *batch, int32_t unit_from, int32_t unit_to);
+    /* logits[i] = head(hidden[i]), [count, vocab] */
+    void (*logits)(void *context, const float *const *hidden, int32_t count, float *logits);
+    int64_t (*now_us)(void *context);
+    /* The job is complete; after the call it is no longer the scheduler's. */
+    void (*done)(void *context, struct job *job);
+    /* A stream has a new event. */
+    void (*progress)(void *context, struct job *job);
+};
+
+struct sched_config {
+    int32_t sequences; /* pool of running sequences */
+    int32_t jobs;      /* most jobs it holds at once */
+    int32_t context;   /* slots of one sequence */
+    int32_t step_rows; /* rows of one pass at most */
+    struct pages *pages;
+    struct threads *threads; /* for sampling in parallel */
+    struct seq_tools tools;
+};
+
+MUST_USE enum err scheduler_open(const struct sched_config *config, const struct sched_host *host,
+    struct scheduler **out_scheduler);
+void scheduler_close(struct scheduler *scheduler); /* no jobs may be left; NULL allowed */
+/* Bytes scheduler_open allocates for that many threads. */
+uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads);
+
+/* Queues a checked job (never fails: config.jobs bounds how many can exist). */
+void scheduler_add(struct scheduler *scheduler, struct job *job);
+/* Whether any job is queued or running. */
+bool scheduler_busy(const struct scheduler *scheduler);
+/* One step. Returns false when nothing could run now (streams wait for their clients). */
+bool scheduler_step(struct scheduler *scheduler);
+/* Ends every job with ERR_SHUTDOWN. */
+void scheduler_abort(struct scheduler *scheduler);
+/* Adds the scheduler's counters and gauges to *stats. */
+void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *stats);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * One running item of a plan: its slots, how far they are computed, and the little program of
+ * steps that follows the prompt.
+ *
+ * A sequence is driven by two questions, both answered here and nowhere else:
+ *     seq_next      what does it need now: rows computed, logits of a row, or nothing more?
+ *     seq_consume   here are logits: score, choose or sample, and move on.
+ * Everything else (who runs when, which rows share a pass) is the scheduler's business.
+ *
+ * slot_count tokens are known, the first `stored` of them have K/V. A prediction is made from a
+ * hidden row: `hidden` of the newest row, or the row saved from the prompt for a step with a
+ * read_row. The last token of a gap is fed only when a later step needs rows after it.
+ */
+#ifndef ENGINE_SCHED_SEQ_H
+#define ENGINE_SCHED_SEQ_H
+
+#include "engine/blocks/pooling.h"
+#include "engine/cache/pages.h"
+#include "engine/job.h"
+#include "engine/kernels/kernels.h"
+#include "engine/sample/sampler.h"
+#include "engine/sample/stop.h"
+#include "engine/text/tokenizer.h"
+
+enum { SEQ_BANNED_MAX = LIMIT_END_TOKENS + LIMIT_STOP_TOKENS };
+
+struct seq {
+    /* Which item this is; job == NULL means the slot of the pool is free. */
+    struct job *job;
+    const struct plan_item *item;
+    struct item_result *result;
+    int32_t item_index;
+
+    struct slots slots;
+    int32_t *tokens; /* [context] in slot order; the sampler's history too */
+    int32_t slot_count, stored;
+    int32_t unit;     /* of a context block that runs in slices: its next unit; 0 = not begun */
+    bool leases_park; /* its rows' residuals lie in the park buffer */
+    enum err err;
+
+    /* The program. */
+    int32_t step, step_tokens; /* tokens this step has produced */
+    int32_t step_slot;         /* slot of the step's first token */
+    int32_t saved_index;       /* which saved row the current step's read_row is */
+    bool step_open;            /* seq_next has set the step up */
+    bool hidden_ready;         /* `hidden` belongs to slot slot_count - 1 */
+    float *hidden;             /* [hidden] of the newest row */
+    float *saved;              /* [saved rows][hidden], in result->saved_hidden */
+
+    struct pool pool;
+    double *pool_sum; /* [hidden] */
+    struct detokenizer detokenizer;
+    struct stop_matcher stop;
+    int32_t text_bytes; /* released in this step */
+};
+
+/* What a sequence needs next. */
+enum seq_need {
+    SEQ_ROWS,   /* rows [stored, slot_count) */
+    SEQ_LOGITS, /* logits of seq_logits_row() */
+    SEQ_DONE,
+    SEQ_WAITS, /* a stream whose event ring is full: the client must read first */
+};
+
+/* What the engine thread lends to sequences while they consume logits. */
+struct seq_tools {
+    const struct tokenizer *tokenizer;
+    const struct kernels *kernels;
+    int32_t vocab, hidden;
+    const int32_t *ends; /* tokens that end a text */
+    int32_t end_count;
+};
+
+/* Starts an item in a free pool slot. Pages are held by the caller. */
+void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struct seq_tools *tools);
+/* Opens steps as far as possible without numbers, and says what is missing. */
+enum seq_need seq_next(struct seq *seq, const struct seq_tools *tools);
+/* The hidden row the next prediction is made from; only after SEQ_LOGITS. */
+const float *seq_logits_row(const struct seq *seq, const struct seq_tools *tools);
+/* Logits [vocab] of that row: records a log-probability, reads labels or samples a token, and
+ * appends what follows. Thread-safe between different sequences. */
+void seq_consume(struct seq *seq, const struct seq_tools *tools, struct sample_scratch *scratch,
+    const float *logits);
+
+/* True when row `slot` has to be read once it is computed (pooling, a saved row, a score, the next
+ * prediction). */
+bool seq_reads_slot(const struct seq *seq, int32_t slot);
+/* True when the logits of row `slot` score the token in slot + 1 (prompt or forced). */
+bool seq_scores_slot(const struct seq *seq, int32_t slot);
+/* Takes the final hidden state of a computed row that seq_reads_slot named; rows come in slot
+ * order. */
+void seq_take_hidden(
+    struct seq *seq, const struct seq_tools *tools, int32_t slot, const float *hidden);
+/* Records the score of slot + 1 from the logits of row `slot`. */
+void seq_take_score(
+    struct seq *seq, const struct seq_tools *tools, int32_t slot, const float *logits);
+/* Rows up to `stored` are computed; hands out the pooled vector when the prompt is complete. */
+void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t stored);
+/* Ends the item early with an error; the first error wins. */
+void seq_fail(struct seq *seq, enum err err, const char *text);
+
+/* Slots the item's prompt takes. */
+static inline int32_t seq_prompt_count(const struct seq *seq)
+{
+    return seq->item->token_count;
+}
+
+#endif

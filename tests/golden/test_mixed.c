@@ -1,0 +1,150 @@
+/*
+ * Goal: in one engine, requests of all four kinds share forward passes, and no answer depends on
+ * who shared them, on the number of threads or on the size of a step.
+ * Method: random plans run one at a time on one thread; then all of them are queued behind a start
+ * gate and released at once on other engines over the same weights. Answers are compared bit for
+ * bit, and the histogram of kinds per step must show steps with more than one.
+ *
+ * usage: test_mixed MODEL JOBS; exits 77 when the model is absent.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "engine/engine.h"
+#include "tests/unit/sched/random_plan.h"
+
+enum { JOBS_MAX = 256, CONTEXT = 256 };
+
+static const char *model_path;
+static int32_t job_count;
+static struct random_plan *plans;
+static struct job *alone[JOBS_MAX];
+static struct engine *alone_engine;
+
+static struct engine *open_engine(struct engine_config config)
+{
+    struct engine *engine;
+    struct err_info info = {0};
+    config.model_path = model_path;
+    config.context = CONTEXT;
+    config.jobs = JOBS_MAX;
+    if (engine_open(&config, &engine, &info) != ERR_OK) {
+        fail_msg("%s: %s", info.where, info.text);
+    }
+    return engine;
+}
+
+static struct job *submit(struct engine *engine, const struct plan *plan)
+{
+    struct job *job;
+    struct err_info info = {0};
+    assert_int_equal(engine_acquire(engine, &job), ERR_OK);
+    job->plan = *plan;
+    if (engine_submit(engine, job, &info) != ERR_OK) {
+        fail_msg("%s: %s", info.where, info.text);
+    }
+    return job;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    alone_engine = open_engine((struct engine_config){.threads = 1});
+    int32_t vocab = engine_model(alone_engine)->vocab;
+    plans = calloc((size_t)job_count, sizeof *plans);
+    struct dice dice = {.seed = 2026};
+    for (int32_t i = 0; i < job_count; i++) {
+        random_plan(&plans[i], &dice, vocab);
+        alone[i] = submit(alone_engine, &plans[i].plan);
+        engine_wait(alone_engine, alone[i]);
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (int32_t i = 0; i < job_count; i++) {
+        engine_release(alone_engine, alone[i]);
+    }
+    engine_close(alone_engine);
+    free(plans);
+    return 0;
+}
+
+static void assert_counts(struct engine *engine, uint64_t expected)
+{
+    struct engine_stats stats;
+    engine_stats(engine, &stats);
+    uint64_t shared = 0, completed = 0, in_flight = 0;
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        completed += stats.completed[k];
+        in_flight += stats.in_flight[k];
+        shared += k >= 1 ? stats.step_kinds[k + 1] : 0;
+    }
+    assert_true(shared > 0);
+    assert_int_equal(completed, expected);
+    assert_int_equal(in_flight, 0);
+    assert_int_equal(stats.pages_used, 0);
+    assert_int_equal(stats.sequences_running, 0);
+    print_message("steps with 1..4 kinds: %llu %llu %llu %llu\n",
+        (unsigned long long)stats.step_kinds[1], (unsigned long long)stats.step_kinds[2],
+        (unsigned long long)stats.step_kinds[3], (unsigned long long)stats.step_kinds[4]);
+}
+
+static void compare(struct engine_config config)
+{
+    config.start_paused = true;
+    struct engine *engine = open_engine(config);
+    struct job *jobs[JOBS_MAX];
+    for (int32_t i = 0; i < job_count; i++) {
+        jobs[i] = submit(engine, &plans[i].plan);
+    }
+    engine_resume(engine);
+    for (int32_t i = 0; i < job_count; i++) {
+        engine_wait(engine, jobs[i]);
+        assert_same_results(alone[i], jobs[i]);
+        engine_release(engine, jobs[i]);
+    }
+    assert_counts(engine, (uint64_t)job_count);
+    engine_close(engine);
+}
+
+static void test_full_batch(void **state)
+{
+    (void)state;
+    compare((struct engine_config){.threads = 1, .sequences = 64});
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    compare((struct engine_config){.threads = 3, .sequences = 64});
+}
+
+/* Steps so small that context blocks run unit by unit and prompts come in crumbs. */
+static void test_small_steps(void **state)
+{
+    (void)state;
+    compare((struct engine_config){.threads = 2, .sequences = 7, .step_rows = 24});
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3 || access(argv[1], R_OK) != 0) {
+        (void)printf("SKIP: the model is not there\n");
+        return 77;
+    }
+    model_path = argv[1];
+    job_count = (int32_t)strtol(argv[2], NULL, 10);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_full_batch),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_small_steps),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

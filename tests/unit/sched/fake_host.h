@@ -1,0 +1,47 @@
+/*
+ * A network that is no network: two layers whose "attention" is a hash of exactly the slots the
+ * mask rule shows, kept in the real page pool. Whatever the scheduler gets wrong (a page mixed up,
+ * a row that attends too early, a neighbour's slot seen) changes the hash, and with it the answer.
+ */
+#ifndef TESTS_UNIT_SCHED_FAKE_HOST_H
+#define TESTS_UNIT_SCHED_FAKE_HOST_H
+
+#include "engine/sched/scheduler.h"
+
+enum {
+    FAKE_VOCAB = 300,
+    FAKE_HIDDEN = 8,
+    FAKE_UNITS = 4,
+    FAKE_CONTEXT = 256,
+    FAKE_PAGE_SLOTS = 16,
+    FAKE_JOBS = 64,
+};
+
+struct fake_host {
+    struct pages pages;
+    struct threads *threads;
+    struct tokenizer *tokenizer;
+    struct kernels kernels;
+    struct scheduler *scheduler;
+    int32_t ends[LIMIT_END_TOKENS];
+    int64_t now_us;
+    int64_t step_us; /* how far the clock moves in a pass */
+    int32_t done_count;
+    int32_t progress_count;
+    int32_t poison_token; /* a prompt holding it is "not finite"; -1 = none */
+    int32_t rows_max_seen;
+};
+
+/* Ends the test program when something cannot be opened. */
+void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t threads);
+void fake_host_close(struct fake_host *host);
+
+/* A job with its own rings, outside any pool: plan set by the caller, then submitted. */
+struct job *fake_job(struct fake_host *host);
+void fake_job_submit(struct fake_host *host, struct job *job);
+void fake_job_free(struct job *job);
+/* Steps until no job is left; fails the test after `steps_max` steps. */
+void fake_host_run(struct fake_host *host, int32_t steps_max);
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * Goal: whatever runs beside it, in whatever pieces, a plan gets the answer it gets alone; every
+ * job ends exactly once; nothing leaks.
+ * Method: the real scheduler, sequences, pages and samplers over the hash network of fake_host.h.
+ * Random plans of all four kinds run alone, then all together under small pools and budgets, with
+ * cancels and deadlines. The seed of a failing round is printed.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/engine.h"
+#include "tests/unit/sched/fake_host.h"
+#include "tests/unit/sched/random_plan.h"
+
+enum { ROUND_JOBS = 24 };
+
+/* One round: ROUND_JOBS plans alone on a roomy scheduler, then together on a cramped one. */
+static void round_alone_and_together(uint64_t seed)
+{
+    struct dice dice = {.seed = seed};
+    struct random_plan *plans = calloc(ROUND_JOBS, sizeof *plans);
+    struct job *alone[ROUND_JOBS], *together[ROUND_JOBS];
+    struct fake_host roomy, cramped;
+    fake_host_open(&roomy, 4, 64, 256, 1);
+    fake_host_open(&cramped, 2 + roll(&dice, 10), 16 + roll(&dice, 32), 8 + roll(&dice, 80),
+        1 + roll(&dice, 3));
+    for (int32_t i = 0; i < ROUND_JOBS; i++) {
+        random_plan(&plans[i], &dice, FAKE_VOCAB);
+        alone[i] = fake_job(&roomy);
+        alone[i]->plan = plans[i].plan;
+        fake_job_submit(&roomy, alone[i]);
+        fake_host_run(&roomy, 2000);
+        together[i] = fake_job(&cramped);
+        together[i]->plan = plans[i].plan;
+        fake_job_submit(&cramped, together[i]);
+        if (roll(&dice, 3) == 0 && scheduler_busy(cramped.scheduler)) {
+            (void)scheduler_step(cramped.scheduler); /* arrivals spread over the steps */
+        }
+    }
+    fake_host_run(&cramped, 20000);
+    for (int32_t i = 0; i < ROUND_JOBS; i++) {
+        assert_same_results(alone[i], together[i]);
+        fake_job_free(alone[i]);
+        fake_job_free(together[i]);
+    }
+    assert_int_equal(cramped.done_count, ROUND_JOBS);
+    fake_host_close(&roomy);
+    fake_host_close(&cramped);
+    free(plans);
+}
+
+static void test_same_alone_and_together(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        round_alone_and_together(seed);
+    }
+}
+
+/* Cancels at random moments: the others' answers stay, each job ends once, pages return. */
+static void round_cancels(uint64_t seed)
+{
+    struct dice dice = {.seed = seed};
+    struct random_plan *plans = calloc(ROUND_JOBS, sizeof *plans);
+    struct job *jobs[ROUND_JOBS];
+    struct fake_host host;
+    fake_host_open(&host, 6, 40, 48, 1);
+    for (int32_t i = 0; i < ROUND_JOBS; i++) {
+        random_plan(&plans[i], &dice, FAKE_VOCAB);
+        jobs[i] = fake_job(&host);
+        jobs[i]->plan = plans[i].plan;
+        fake_job_submit(&host, jobs[i]);
+    }
+    int32_t steps = 0, cancels = 0;
+    while (scheduler_busy(host.scheduler)) {
+        if (roll(&dice, 2) == 0) {
+            struct job *victim = jobs[roll(&dice, ROUND_JOBS)];
+            cancels += !atomic_load(&victim->done) && !atomic_load(&victim->cancelled);
+            job_cancel(victim);
+        }
+        (void)scheduler_step(host.scheduler);
+        assert_in_range(steps++, 0, 20000);
+    }
+    int32_t cancelled = 0;
+    for (int32_t i = 0; i < ROUND_JOBS; i++) {
+        assert_true(atomic_load(&jobs[i]->done));
+        cancelled += jobs[i]->err == ERR_CANCELLED;
+    }
+    assert_int_equal(cancelled, cancels);
+    struct engine_stats stats = {0};
+    scheduler_stats(host.scheduler, &stats);
+    uint64_t ended = 0;
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        ended += stats.completed[k] + stats.cancelled[k] + stats.failed[k];
+    }
+    assert_int_equal(ended, ROUND_JOBS);
+    assert_int_equal(stats.sequences_running, 0);
+    for (int32_t i = 0; i < ROUND_JOBS; i++) {
+        fake_job_free(jobs[i]);
+    }
+    fake_host_close(&host);
+    free(plans);
+}
+
+static void test_cancels(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        round_cancels(seed);
+    }
+}
+
+static struct job *simple_job(struct fake_host *host, struct random_plan *p, enum kind kind,
+    int32_t prompt, int32_t tokens_max)
+{
+    memset(p, 0, sizeof *p);
+    for (int32_t i = 0; i < PLAN_TOKENS; i++) {
+        p->tokens[i] = 10 + i;
+    }
+    p->items[0] = (struct plan_item){.tokens = p->tokens,
+        .token_count = prompt,
+        .context_count = kind == KIND_EMBED ? prompt : 0,
+        .pooling = kind == KIND_EMBED ? POOLING_MEAN : POOLING_NONE,
+        .steps = p->steps,
+        .step_count = kind == KIND_EMBED ? 0 : 1,
+        .sampling = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1}};
+    p->steps[0] = (struct plan_step){.kind = STEP_DECODE,
+        .read_row = -1,
+        .position = -1,
+        .tokens_max = tokens_max,
+        .ban_end = true};
+    p->plan = (struct plan){.kind = kind, .items = p->items, .item_count = 1};
+    struct job *job = fake_job(host);
+    job->plan = p->plan;
+    return job;
+}
+
+static void test_poisoned_row_fails_alone(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 4, 64, 64, 1);
+    struct random_plan plans[2];
+    struct job *bad = simple_job(&host, &plans[0], KIND_GENERATE, 5, 4);
+    struct job *good = simple_job(&host, &plans[1], KIND_GENERATE, 6, 4);
+    plans[0].tokens[2] = host.poison_token = 299;
+    fake_job_submit(&host, bad);
+    fake_job_submit(&host, good);
+    fake_host_run(&host, 50);
+    assert_int_equal(bad->err, ERR_NON_FINITE);
+    assert_int_equal(good->err, ERR_OK);
+    assert_int_equal(good->results[0].generated_tokens, 4);
+    fake_job_free(bad);
+    fake_job_free(good);
+    fake_host_close(&host);
+}
+
+static void test_deadline_ends_job(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 4, 64, 64, 1);
+    struct random_plan plan;
+    struct job *job = simple_job(&host, &plan, KIND_GENERATE, 5, 100);
+    job->plan.deadline_us = 10 * host.step_us;
+    fake_job_submit(&host, job);
+    fake_host_run(&host, 20);
+    assert_int_equal(job->err, ERR_DEADLINE);
+    assert_in_range(job->results[0].generated_tokens, 5, 12);
+    fake_job_free(job);
+    fake_host_close(&host);
+}
+
+/* A stream whose client does not read pauses; the neighbour goes on; reading resumes it. */
+static void test_full_event_ring_pauses_only_its_stream(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 4, 64, 64, 1);
+    struct random_plan plans[2];
+    struct job *slow = simple_job(&host, &plans[0], KIND_GENERATE, 5, 40);
+    struct job *other = simple_job(&host, &plans[1], KIND_GENERATE, 5, 40);
+    slow->plan.stream = true;
+    fake_job_submit(&host, slow);
+    fake_job_submit(&host, other);
+    while (scheduler_step(host.scheduler)) {
+    }
+    assert_true(atomic_load(&other->done));
+    assert_false(atomic_load(&slow->done));
+    assert_int_equal(slow->results[0].generated_tokens, slow->events.capacity);
+    struct token_event event;
+    int32_t events = 0;
+    while (!atomic_load(&slow->done)) {
+        while (ring_pop(&slow->events, &event)) {
+            assert_int_equal(event.index, events++);
+        }
+        (void)scheduler_step(host.scheduler);
+    }
+    while (ring_pop(&slow->events, &event)) {
+        assert_int_equal(event.index, events++);
+    }
+    assert_int_equal(events, 40);
+    assert_true(event.last);
+    assert_memory_equal(
+        slow->results[0].steps[0].tokens, other->results[0].steps[0].tokens, 40 * sizeof(int32_t));
+    fake_job_free(slow);
+    fake_job_free(other);
+    fake_host_close(&host);
+}
+
+/* All four kinds released together share a step, and the histogram says so. */
+static void test_kinds_share_a_step(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 8, 64, 128, 1);
+    struct random_plan plans[KIND_COUNT];
+    struct job *jobs[KIND_COUNT];
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        jobs[k] = simple_job(&host, &plans[k], (enum kind)k, 6, 3);
+        fake_job_submit(&host, jobs[k]);
+    }
+    fake_host_run(&host, 50);
+    struct engine_stats stats = {0};
+    scheduler_stats(host.scheduler, &stats);
+    assert_true(stats.step_kinds[KIND_COUNT] >= 1);
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        assert_int_equal(stats.completed[k], 1);
+        fake_job_free(jobs[k]);
+    }
+    fake_host_close(&host);
+}
+
+/* Decodes run in every step while a long prompt comes in beside them in small pieces. */
+static void test_long_prompt_does_not_hold_up_a_stream(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 4, 64, 128, 1);
+    struct random_plan plans[2];
+    struct job *stream = simple_job(&host, &plans[0], KIND_GENERATE, 4, 60);
+    struct job *prompt = simple_job(&host, &plans[1], KIND_EMBED, 120, 0);
+    fake_job_submit(&host, stream);
+    (void)scheduler_step(host.scheduler);
+    fake_job_submit(&host, prompt);
+    int32_t before = stream->results[0].generated_tokens, steps = 0;
+    while (!atomic_load(&prompt->done)) {
+        (void)scheduler_step(host.scheduler);
+        steps++;
+    }
+    assert_true(steps >= 4); /* 120 rows, 16 a step beside a decode */
+    assert_int_equal(stream->results[0].generated_tokens - before, steps);
+    fake_host_run(&host, 100);
+    fake_job_free(stream);
+    fake_job_free(prompt);
+    fake_host_close(&host);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_alone_and_together),
+        cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_poisoned_row_fails_alone),
+        cmocka_unit_test(test_deadline_ends_job),
+        cmocka_unit_test(test_full_event_ring_pauses_only_its_stream),
+        cmocka_unit_test(test_kinds_share_a_step),
+        cmocka_unit_test(test_long_prompt_does_not_hold_up_a_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
