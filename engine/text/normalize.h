@@ -1,0 +1,41 @@
+/*
+ * Text as a tokenizer wants to see it, with the way back: a growing copy that remembers, if asked,
+ * from which bytes of the original each of its bytes came.
+ */
+#ifndef ENGINE_TEXT_NORMALIZE_H
+#define ENGINE_TEXT_NORMALIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "engine/base/err.h"
+
+struct normal {
+    char *bytes;
+    size_t count, capacity;
+    /* Byte i came from [from[i], to[i]) of the original; NULL unless `mapped`. Bytes of a piece
+     * that was rewritten all came from the whole of it. */
+    int32_t *from, *to;
+    bool mapped;
+    /* Work space of NFC: code points of one stretch, twice. */
+    int32_t *points;
+    size_t point_capacity;
+};
+
+/* Zero a normal before its first use, set `mapped` at will. */
+void normal_free(struct normal *normal);
+void normal_clear(struct normal *normal);
+/* Appends bytes that stand unchanged at original offset `from`. */
+MUST_USE enum err normal_append_same(
+    struct normal *normal, const char *bytes, size_t count, size_t from, struct err_info *info);
+/* Appends bytes that replace [from, to) of the original. */
+MUST_USE enum err normal_append_changed(struct normal *normal, const char *bytes, size_t count,
+    size_t from, size_t to, struct err_info *info);
+
+/* True for text that is in Normalization Form C at first sight; most is. */
+bool normal_is_nfc_plain(const char *text, size_t bytes);
+/* Appends valid UTF-8 in Normalization Form C. O(n log n) at worst. */
+MUST_USE enum err normal_append_nfc(
+    struct normal *normal, const char *text, size_t bytes, struct err_info *info);
+
+#endif

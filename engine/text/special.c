@@ -1,0 +1,369 @@
+/*
+ * Special ids come from metadata; FIM tokens also from the spellings of the known model families,
+ * because most code models' files name none. The spellings of chat and end markers matter only for
+ * user-defined tokens: a file that calls <|im_start|> user-defined must not let plain text speak
+ * it.
+ */
+#include "engine/text/special.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/assert.h"
+#include "engine/base/mem.h"
+#include "engine/base/utf8.h"
+#include "engine/text/vocab.h"
+
+struct special_key {
+    enum token_special which;
+    const char *key;
+};
+
+/* Later entries of the same token are older names, used when the newer one is absent. "seperator"
+ * is the format's own spelling. */
+static const struct special_key special_keys[] = {
+    {TOKEN_BOS, "tokenizer.ggml.bos_token_id"},
+    {TOKEN_EOS, "tokenizer.ggml.eos_token_id"},
+    {TOKEN_EOT, "tokenizer.ggml.eot_token_id"},
+    {TOKEN_EOM, "tokenizer.ggml.eom_token_id"},
+    {TOKEN_UNK, "tokenizer.ggml.unknown_token_id"},
+    {TOKEN_SEP, "tokenizer.ggml.seperator_token_id"},
+    {TOKEN_PAD, "tokenizer.ggml.padding_token_id"},
+    {TOKEN_CLS, "tokenizer.ggml.cls_token_id"},
+    {TOKEN_MASK, "tokenizer.ggml.mask_token_id"},
+    {TOKEN_FIM_PRE, "tokenizer.ggml.fim_pre_token_id"},
+    {TOKEN_FIM_SUF, "tokenizer.ggml.fim_suf_token_id"},
+    {TOKEN_FIM_MID, "tokenizer.ggml.fim_mid_token_id"},
+    {TOKEN_FIM_PAD, "tokenizer.ggml.fim_pad_token_id"},
+    {TOKEN_FIM_REP, "tokenizer.ggml.fim_rep_token_id"},
+    {TOKEN_FIM_SEP, "tokenizer.ggml.fim_sep_token_id"},
+    {TOKEN_FIM_PRE, "tokenizer.ggml.prefix_token_id"},
+    {TOKEN_FIM_SUF, "tokenizer.ggml.suffix_token_id"},
+    {TOKEN_FIM_MID, "tokenizer.ggml.middle_token_id"},
+};
+
+struct special_spelling {
+    enum token_special which;
+    const char *spelling;
+};
+
+static const struct special_spelling fim_spellings[] = {
+    /* StarCoder, Granite, StableCode */
+    {TOKEN_FIM_PRE, "<fim_prefix>"},
+    {TOKEN_FIM_SUF, "<fim_suffix>"},
+    {TOKEN_FIM_MID, "<fim_middle>"},
+    {TOKEN_FIM_PAD, "<fim_pad>"},
+    {TOKEN_FIM_REP, "<repo_name>"},
+    {TOKEN_FIM_SEP, "<file_sep>"},
+    /* Qwen2.5-Coder, CodeGemma */
+    {TOKEN_FIM_PRE, "<|fim_prefix|>"},
+    {TOKEN_FIM_SUF, "<|fim_suffix|>"},
+    {TOKEN_FIM_MID, "<|fim_middle|>"},
+    {TOKEN_FIM_PAD, "<|fim_pad|>"},
+    {TOKEN_FIM_REP, "<|repo_name|>"},
+    {TOKEN_FIM_SEP, "<|file_sep|>"},
+    {TOKEN_FIM_SEP, "<|file_separator|>"},
+    /* SantaCoder */
+    {TOKEN_FIM_PRE, "<fim-prefix>"},
+    {TOKEN_FIM_SUF, "<fim-suffix>"},
+    {TOKEN_FIM_MID, "<fim-middle>"},
+    {TOKEN_FIM_PAD, "<fim-pad>"},
+    /* CodeLlama; its vocabulary stores them behind a U+2581 */
+    {TOKEN_FIM_PRE, "<PRE>"},
+    {TOKEN_FIM_SUF, "<SUF>"},
+    {TOKEN_FIM_MID, "<MID>"},
+    {TOKEN_FIM_PRE, "\xE2\x96\x81<PRE>"},
+    {TOKEN_FIM_SUF, "\xE2\x96\x81<SUF>"},
+    {TOKEN_FIM_MID, "\xE2\x96\x81<MID>"},
+    /* DeepSeek-Coder: full-width bars and U+2581 */
+    {TOKEN_FIM_PRE, "<\xEF\xBD\x9C"
+                    "fim\xE2\x96\x81"
+                    "begin\xEF\xBD\x9C>"},
+    {TOKEN_FIM_SUF, "<\xEF\xBD\x9C"
+                    "fim\xE2\x96\x81"
+                    "hole\xEF\xBD\x9C>"},
+    {TOKEN_FIM_MID, "<\xEF\xBD\x9C"
+                    "fim\xE2\x96\x81"
+                    "end\xEF\xBD\x9C>"},
+    /* Codestral, which has no middle token; Seed-Coder */
+    {TOKEN_FIM_PRE, "[PREFIX]"},
+    {TOKEN_FIM_SUF, "[SUFFIX]"},
+    {TOKEN_FIM_PRE, "<[fim-prefix]>"},
+    {TOKEN_FIM_SUF, "<[fim-suffix]>"},
+    {TOKEN_FIM_MID, "<[fim-middle]>"},
+};
+
+/* Chat and end markers of the known families, for files that call them user-defined. */
+static const char *const marker_spellings[] = {
+    "<s>",
+    "</s>",
+    "<bos>",
+    "<eos>",
+    "<EOT>",
+    "\xE2\x96\x81<EOT>",
+    "<|EOT|>",
+    "<|endoftext|>",
+    "<|endofprompt|>",
+    "<|startoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|im_sep|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|system|>",
+    "<|end|>",
+    "<|embed|>",
+    "<|User|>",
+    "<|Assistant|>",
+    "<|System|>",
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|header_start|>",
+    "<|header_end|>",
+    "<|eot|>",
+    "<|eom|>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "[INST]",
+    "[/INST]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "<\xEF\xBD\x9C"
+    "User\xEF\xBD\x9C>",
+    "<\xEF\xBD\x9C"
+    "Assistant\xEF\xBD\x9C>",
+    "<\xEF\xBD\x9C"
+    "begin\xE2\x96\x81"
+    "of\xE2\x96\x81"
+    "sentence\xEF\xBD\x9C>",
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81"
+    "of\xE2\x96\x81"
+    "sentence\xEF\xBD\x9C>",
+    "<|object_ref_start|>",
+    "<|object_ref_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+};
+
+static int32_t find_stored(const struct vocab *vocab, const char *spelling)
+{
+    return pieces_find(&vocab->stored, spelling, strlen(spelling));
+}
+
+static enum err read_ids(struct vocab *vocab, const struct gguf *gguf, struct err_info *info)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(special_keys); i++) {
+        const struct special_key *entry = &special_keys[i];
+        int64_t id = -1;
+        enum err err =
+            gguf_get_i64(gguf, entry->key, false, 0, (int64_t)vocab->count - 1, &id, info);
+        if (err != ERR_OK) {
+            return err;
+        }
+        if (id >= 0 && vocab->special[entry->which] < 0) {
+            vocab->special[entry->which] = (int32_t)id;
+        }
+    }
+    return ERR_OK;
+}
+
+/* SentencePiece files without the keys mean its customary ids: <s> = 1, </s> = 2, and the one
+ * token of type unknown. */
+static void default_ids(struct vocab *vocab)
+{
+    int32_t *special = vocab->special;
+    if (special[TOKEN_BOS] < 0 && vocab->count > 1 && vocab->types[1] == TOKEN_TYPE_CONTROL) {
+        special[TOKEN_BOS] = 1;
+    }
+    if (special[TOKEN_EOS] < 0 && vocab->count > 2 && vocab->types[2] == TOKEN_TYPE_CONTROL) {
+        special[TOKEN_EOS] = 2;
+    }
+    for (int32_t id = 0; id < vocab->count && special[TOKEN_UNK] < 0; id++) {
+        if (vocab->types[id] == TOKEN_TYPE_UNKNOWN) {
+            special[TOKEN_UNK] = id;
+        }
+    }
+}
+
+static void find_fim(struct vocab *vocab)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(fim_spellings); i++) {
+        int32_t *special = &vocab->special[fim_spellings[i].which];
+        int32_t id = *special < 0 ? find_stored(vocab, fim_spellings[i].spelling) : -1;
+        if (id >= 0 && vocab->types[id] != TOKEN_TYPE_BYTE) {
+            *special = id;
+        }
+    }
+}
+
+static void mark(struct vocab *vocab, int32_t id)
+{
+    vocab->flags[id] |= VOCAB_CONTROL;
+}
+
+static void mark_control(struct vocab *vocab)
+{
+    for (int32_t id = 0; id < vocab->count; id++) {
+        if (vocab->types[id] == TOKEN_TYPE_CONTROL || vocab->types[id] == TOKEN_TYPE_UNKNOWN) {
+            mark(vocab, id);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(marker_spellings); i++) {
+        int32_t id = find_stored(vocab, marker_spellings[i]);
+        if (id >= 0 && vocab->types[id] == TOKEN_TYPE_USER) {
+            mark(vocab, id);
+        }
+    }
+    /* What a file names as the end of a text may be an ordinary token (a line break, in small
+     * models), which text must still be able to hold; a FIM token never is, whatever its type. */
+    for (int32_t which = 0; which < TOKEN_SPECIAL_COUNT; which++) {
+        int32_t id = vocab->special[which];
+        if (id >= 0 && (which >= TOKEN_FIM_PRE || vocab->types[id] == TOKEN_TYPE_USER)) {
+            mark(vocab, id);
+        }
+    }
+}
+
+enum err special_load(struct vocab *vocab, const struct gguf *gguf, struct err_info *info)
+{
+    for (int32_t which = 0; which < TOKEN_SPECIAL_COUNT; which++) {
+        vocab->special[which] = -1;
+    }
+    enum err err = read_ids(vocab, gguf, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (vocab->model == VOCAB_SENTENCEPIECE) {
+        default_ids(vocab);
+    }
+    find_fim(vocab);
+    mark_control(vocab);
+    return ERR_OK;
+}
+
+/* ---- matching ------------------------------------------------------------------------------ */
+
+/* Equal spellings by falling id, so that the one tokenizer_find gives comes first. */
+static int compare_entries(const void *left, const void *right)
+{
+    const struct special_entry *a = left;
+    const struct special_entry *b = right;
+    int order = memcmp(a->bytes, b->bytes, MIN(a->count, b->count));
+    if (order != 0) {
+        return order;
+    }
+    if (a->count != b->count) {
+        return a->count < b->count ? -1 : 1;
+    }
+    return a->id > b->id ? -1 : 1;
+}
+
+static bool is_matched(const struct vocab *vocab, int32_t id)
+{
+    return vocab_is_control(vocab, id) || vocab->types[id] == TOKEN_TYPE_USER;
+}
+
+enum err special_matcher_init(
+    struct special_matcher *matcher, const struct vocab *vocab, struct err_info *info)
+{
+    memset(matcher, 0, sizeof(*matcher));
+    int32_t count = 0;
+    for (int32_t id = 0; id < vocab->count; id++) {
+        count += is_matched(vocab, id);
+    }
+    matcher->entries = mem_array(MEM_TOKENIZER, (size_t)count, sizeof(struct special_entry));
+    if (matcher->entries == NULL) {
+        return err_set(
+            info, ERR_NO_MEMORY, "tokenizer.ggml.tokens", "no memory for %d special tokens", count);
+    }
+    for (int32_t id = 0; id < vocab->count; id++) {
+        size_t bytes;
+        const char *spelling = pieces_get(&vocab->text, id, &bytes);
+        if (is_matched(vocab, id) && utf8_valid(spelling, bytes)) {
+            matcher->entries[matcher->count++] =
+                (struct special_entry){spelling, (uint32_t)bytes, id};
+            if (!vocab_is_control(vocab, id)) {
+                matcher->starts_user[(unsigned char)spelling[0]] = true;
+            }
+        }
+    }
+    qsort(matcher->entries, (size_t)matcher->count, sizeof(struct special_entry), compare_entries);
+    for (int32_t byte = 0, at = 0; byte <= 256; byte++) {
+        while (at < matcher->count && (unsigned char)matcher->entries[at].bytes[0] < byte) {
+            at++;
+        }
+        matcher->first[byte] = at;
+    }
+    return ERR_OK;
+}
+
+void special_matcher_free(struct special_matcher *matcher)
+{
+    mem_free(matcher->entries);
+    memset(matcher, 0, sizeof(*matcher));
+}
+
+/* First entry in [low, high) whose byte `depth` is at least `byte`; all of them are longer than
+ * `depth` and agree before it. */
+static int32_t lower_bound(
+    const struct special_matcher *matcher, int32_t low, int32_t high, uint32_t depth, int32_t byte)
+{
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if ((unsigned char)matcher->entries[middle].bytes[depth] < byte) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Longest spelling at the start of text[0..bytes): narrows the sorted range byte by byte. The
+ * entries that end at the current depth stand in front of those that go on. */
+static bool match_here(const struct special_matcher *matcher, const struct vocab *vocab,
+    const char *text, size_t bytes, bool control, struct special_match *out_match)
+{
+    int32_t low = matcher->first[(unsigned char)text[0]];
+    int32_t high = matcher->first[(unsigned char)text[0] + 1];
+    bool found = false;
+    for (uint32_t depth = 1; low < high; depth++) {
+        for (; low < high && matcher->entries[low].count == depth; low++) {
+            int32_t id = matcher->entries[low].id;
+            bool allowed = control || !vocab_is_control(vocab, id);
+            if (allowed && !(found && out_match->count == depth)) {
+                out_match->count = depth;
+                out_match->id = id;
+                found = true;
+            }
+        }
+        if (depth >= bytes) {
+            break;
+        }
+        unsigned char byte = (unsigned char)text[depth];
+        low = lower_bound(matcher, low, high, depth, byte);
+        high = lower_bound(matcher, low, high, depth, byte + 1);
+    }
+    return found;
+}
+
+bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
+    const char *text, size_t bytes, size_t from, bool control, struct special_match *out_match)
+{
+    for (size_t at = from; at < bytes; at++) {
+        unsigned char byte = (unsigned char)text[at];
+        bool possible =
+            control ? matcher->first[byte] < matcher->first[byte + 1] : matcher->starts_user[byte];
+        struct special_match match = {.at = at};
+        if (possible && match_here(matcher, vocab, text + at, bytes - at, control, &match)) {
+            *out_match = match;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,60 @@
+/*
+ * The vocabulary of a model file: spelling, text and type of every token, checked once here so that
+ * everything behind it may trust it.
+ *
+ * A token has two strings. `stored` is what the file says and what people name it by. `text` is
+ * the bytes it stands for in running text: byte-level BPE spells bytes in an alphabet of its own,
+ * SentencePiece writes a space as U+2581 and a byte as <0x0A>. Only ordinary tokens can be found
+ * by their text, which is why no plain text ever becomes a control token.
+ */
+#ifndef ENGINE_TEXT_VOCAB_H
+#define ENGINE_TEXT_VOCAB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "engine/base/err.h"
+#include "engine/load/gguf.h"
+#include "engine/text/pieces.h"
+#include "engine/text/tokenizer.h"
+
+enum {
+    /* Longest token of a file. The longest known are 1,024 spaces (GPT-NeoX); the bound keeps the
+     * reply buffer of one token small. */
+    VOCAB_PIECE_BYTES_MAX = 4096,
+};
+
+enum vocab_model {
+    VOCAB_BYTE_BPE,      /* tokenizer.ggml.model "gpt2" */
+    VOCAB_SENTENCEPIECE, /* tokenizer.ggml.model "llama" */
+};
+
+enum vocab_flag {
+    VOCAB_CONTROL = 1,   /* never shown, parsed from text only on request */
+    VOCAB_SPELLABLE = 2, /* an ordinary token whose text is made of what text is made of */
+};
+
+struct vocab {
+    enum vocab_model model;
+    int32_t count;
+    struct pieces stored; /* all are indexed */
+    struct pieces text;   /* only those plain text may become are indexed */
+    uint8_t *types;       /* enum token_type */
+    uint8_t *flags;       /* enum vocab_flag */
+    int32_t special[TOKEN_SPECIAL_COUNT];
+    int32_t byte_ids[256]; /* -1 where a byte has no token of its own */
+    bool byte_fallback;    /* SentencePiece: all 256 byte tokens are there */
+    size_t text_longest;   /* bytes of the longest text of any token */
+};
+
+static inline bool vocab_is_control(const struct vocab *vocab, int32_t id)
+{
+    return (vocab->flags[id] & VOCAB_CONTROL) != 0;
+}
+
+/* On failure *vocab is left freed. */
+MUST_USE enum err vocab_load(
+    struct vocab *vocab, enum vocab_model model, const struct gguf *gguf, struct err_info *info);
+void vocab_free(struct vocab *vocab); /* zeroed and half-built ones are allowed */
+size_t vocab_memory(const struct vocab *vocab);
+
+#endif
