@@ -1,4 +1,4 @@
-/* See byte_alphabet.h. The 68 unprintable bytes are 0x00-0x20, 0x7F-0xA0 and 0xAD, in this order. */
+/* See byte_alphabet.h. The 68 unprintable bytes are 0x00-0x20, 0x7F-0xA0 and 0xAD, in order. */
 #include "engine/text/byte_alphabet.h"
 
 #include "engine/base/utf8.h"
