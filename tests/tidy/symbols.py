@@ -17,6 +17,8 @@ SKIPPED = 77
 ALLOWED_STATE = {
     "engine/base/mem.c": ("pool_bytes", "fail_countdown", "fail_forever", "thread_sealed"),
     "engine/base/log.c": ("state",),
+    # Hooks of jansson have no context; the arena of the parse under way on this thread.
+    "api/json_in.c": ("parse",),
 }
 WRITABLE = re.compile(r"^\.(data|bss|tdata|tbss)(?!\.rel\.ro)")
 
