@@ -1,0 +1,304 @@
+/*
+ * One table, four readers: defaults, environment, flags and --help all walk settings[]. A new
+ * setting is one line here and one field in struct config.
+ *
+ * The surprising part: `0` as the default of a size means "the engine decides" (engine_config says
+ * how), and --help shows it as "auto".
+ */
+#include "server/config.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include "engine/engine_limits.h"
+#include "server/server_limits.h"
+
+enum setting_type { SETTING_TEXT, SETTING_INT, SETTING_SWITCH, SETTING_WORD };
+
+struct setting {
+    const char *flag; /* without the dashes; the variable is MAGNETD_ and the same in capitals */
+    enum setting_type type;
+    size_t offset;
+    size_t bytes;        /* texts and words: room of the field */
+    const char *text;    /* default of texts; words: default, then the others, "f16|f32" */
+    int64_t value;       /* default of numbers */
+    int64_t min, max;    /* bounds of numbers */
+    const char *operand; /* as --help shows it */
+    const char *help;
+};
+
+#define FIELD(name) offsetof(struct config, name), sizeof(((struct config *)0)->name)
+#define TEXT(flag, name, text, operand, help)                                                      \
+    {flag, SETTING_TEXT, FIELD(name), text, 0, 0, 0, operand, help}
+#define WORD(flag, name, words, help)                                                              \
+    {flag, SETTING_WORD, FIELD(name), words, 0, 0, 0, words, help}
+#define NUMBER(flag, name, value, min, max, help)                                                  \
+    {flag, SETTING_INT, FIELD(name), NULL, value, min, max, "N", help}
+#define SWITCH(flag, name, help) {flag, SETTING_SWITCH, FIELD(name), NULL, 0, 0, 1, NULL, help}
+
+static const struct setting settings[] = {
+    TEXT("model", model, "", "FILE", "the GGUF file to serve"),
+    TEXT("profile", profile, "", "FILE", "what the checkpoint wants (NAME.profile.json beside it)"),
+    TEXT("served-model-name", served_model_name, "", "NAME", "its name in replies (from the file)"),
+    TEXT("host", host, "127.0.0.1", "H", "address to listen on"),
+    NUMBER("port", port, 8080, 0, 65535, "port to listen on; 0 = any free one"),
+    SWITCH("allow-remote", allow_remote, "permit a --host that is not loopback: there are no keys"),
+    NUMBER("threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
+    WORD("kernels", kernels, "auto|ref|avx2|avx512|blas", "instruction set (best here)"),
+    WORD("kv-type", kv_type, "f16|f32", "type of cached keys and values"),
+    NUMBER("context", context, 0, 0, LIMIT_CONTEXT, "tokens of one sequence (the model's, <= 8192)"),
+    NUMBER("cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
+    NUMBER("sequences", sequences, 64, 1, 4096, "sequences running at once"),
+    NUMBER("jobs", jobs, 512, 1, 65536, "requests accepted at once, queued ones included"),
+    NUMBER("step-rows", step_rows, 512, 16, 65536, "rows of one forward pass at most"),
+    NUMBER("workers", workers, LIMIT_WORKERS, 1, 64, "threads that parse, tokenise and encode"),
+    NUMBER("max-body-bytes", max_body_bytes, LIMIT_BODY_BYTES, 1024, LIMIT_BODIES_BYTES,
+        "largest request body"),
+    NUMBER("max-connections", max_connections, LIMIT_CONNECTIONS, 1, 65536, "connections at once"),
+    NUMBER("drain-delay-ms", drain_delay_ms, LIMIT_DRAIN_DELAY_MS, 0, 600000,
+        "after SIGTERM: still serve, but not ready"),
+    NUMBER("drain-timeout-ms", drain_timeout_ms, LIMIT_DRAIN_TIMEOUT_MS, 0, 3600000,
+        "after SIGTERM: then cancel what still runs"),
+    WORD("log-level", log_level, "info|debug|warn|error", "least severe line to log"),
+    SWITCH("print-plan", print_plan, "print the memory plan of --model and leave"),
+    TEXT("check-model", check_model, "", "FILE", "check a model file, print what it is and leave"),
+    SWITCH("version", version, "print the version and leave"),
+    SWITCH("help", help, "print this and leave"),
+};
+
+static void *field_of(struct config *config, const struct setting *setting)
+{
+    return (char *)config + setting->offset;
+}
+
+static bool is_command(const struct setting *setting)
+{
+    return strcmp(setting->flag, "print-plan") == 0 || strcmp(setting->flag, "check-model") == 0 ||
+        strcmp(setting->flag, "version") == 0 || strcmp(setting->flag, "help") == 0;
+}
+
+static void variable_of(const struct setting *setting, char out[64])
+{
+    size_t used = (size_t)snprintf(out, 64, "MAGNETD_%s", setting->flag);
+    for (size_t i = 0; i < used && i < 63; i++) {
+        if (out[i] == '-') {
+            out[i] = '_';
+        } else if (out[i] >= 'a' && out[i] <= 'z') {
+            out[i] = (char)(out[i] - 'a' + 'A');
+        }
+    }
+}
+
+/* Whether `value` is one of the words of "a|b|c". */
+static bool has_word(const char *words, const char *value)
+{
+    size_t bytes = strlen(value);
+    for (const char *at = words; bytes > 0; at = strchr(at, '|') + 1) {
+        if (strncmp(at, value, bytes) == 0 && (at[bytes] == '|' || at[bytes] == '\0')) {
+            return true;
+        }
+        if (strchr(at, '|') == NULL) {
+            break;
+        }
+    }
+    return false;
+}
+
+static enum err set_number(
+    struct config *config, const struct setting *setting, const char *value, struct err_info *info)
+{
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(value, &end, 10);
+    if (errno != 0 || end == value || *end != '\0' || number < setting->min ||
+        number > setting->max) {
+        return err_set(info, ERR_CONFIG, setting->flag,
+            "--%s must be a whole number from %lld to %lld", setting->flag,
+            (long long)setting->min, (long long)setting->max);
+    }
+    *(int64_t *)field_of(config, setting) = number;
+    return ERR_OK;
+}
+
+static enum err set_switch(
+    struct config *config, const struct setting *setting, const char *value, struct err_info *info)
+{
+    bool on = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+    if (!on && strcmp(value, "0") != 0 && strcmp(value, "false") != 0 && value[0] != '\0') {
+        return err_set(
+            info, ERR_CONFIG, setting->flag, "--%s is 0, 1, true or false", setting->flag);
+    }
+    *(bool *)field_of(config, setting) = on;
+    return ERR_OK;
+}
+
+static enum err set_value(
+    struct config *config, const struct setting *setting, const char *value, struct err_info *info)
+{
+    if (setting->type == SETTING_INT) {
+        return set_number(config, setting, value, info);
+    }
+    if (setting->type == SETTING_SWITCH) {
+        return set_switch(config, setting, value, info);
+    }
+    if (setting->type == SETTING_WORD && !has_word(setting->text, value)) {
+        return err_set(info, ERR_CONFIG, setting->flag, "--%s must be one of %s", setting->flag,
+            setting->text);
+    }
+    size_t bytes = strlen(value);
+    if (bytes >= setting->bytes) {
+        return err_set(info, ERR_CONFIG, setting->flag, "--%s is longer than %zu bytes",
+            setting->flag, setting->bytes - 1);
+    }
+    memcpy(field_of(config, setting), value, bytes + 1);
+    return ERR_OK;
+}
+
+static void set_default(struct config *config, const struct setting *setting)
+{
+    if (setting->type == SETTING_INT) {
+        *(int64_t *)field_of(config, setting) = setting->value;
+    } else if (setting->type == SETTING_SWITCH) {
+        *(bool *)field_of(config, setting) = false;
+    } else {
+        size_t bytes = setting->type == SETTING_WORD ? strcspn(setting->text, "|")
+                                                     : strlen(setting->text);
+        char *field = field_of(config, setting);
+        memcpy(field, setting->text, bytes);
+        field[bytes] = '\0';
+    }
+}
+
+static enum err read_environment(struct config *config, struct err_info *info)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
+        char variable[64];
+        variable_of(&settings[i], variable);
+        const char *value = is_command(&settings[i]) ? NULL : getenv(variable);
+        if (value != NULL) {
+            enum err err = set_value(config, &settings[i], value, info);
+            if (err != ERR_OK) {
+                return err;
+            }
+        }
+    }
+    return ERR_OK;
+}
+
+static const struct setting *find_flag(const char *name, size_t bytes)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
+        if (strlen(settings[i].flag) == bytes && memcmp(settings[i].flag, name, bytes) == 0) {
+            return &settings[i];
+        }
+    }
+    return NULL;
+}
+
+/* --flag value, --flag=value, and --switch alone. */
+static enum err read_arguments(
+    int argc, char *const *argv, struct config *config, struct err_info *info)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i];
+        const struct setting *setting = NULL;
+        size_t bytes = 0;
+        if (name[0] == '-' && name[1] == '-') {
+            name += 2;
+            bytes = strcspn(name, "=");
+            setting = find_flag(name, bytes);
+        }
+        if (setting == NULL) {
+            return err_set(info, ERR_CONFIG, "arguments", "argument %d is no flag; see --help", i);
+        }
+        const char *value = name[bytes] == '=' ? name + bytes + 1 : NULL;
+        if (value == NULL && setting->type == SETTING_SWITCH) {
+            value = "1";
+        }
+        if (value == NULL && i + 1 < argc) {
+            value = argv[++i];
+        }
+        if (value == NULL) {
+            return err_set(
+                info, ERR_CONFIG, setting->flag, "--%s needs a value", setting->flag);
+        }
+        enum err err = set_value(config, setting, value, info);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err check(const struct config *config, struct err_info *info)
+{
+    if (config->help || config->version || config->check_model[0] != '\0') {
+        return ERR_OK;
+    }
+    if (config->model[0] == '\0') {
+        return err_set(info, ERR_CONFIG, "model", "--model FILE is required");
+    }
+    if (!config->allow_remote && !config_loopback(config->host)) {
+        return err_set(info, ERR_CONFIG, "host",
+            "--host is not a loopback address: there is no authentication yet, so this needs "
+            "--allow-remote");
+    }
+    return ERR_OK;
+}
+
+enum err config_read(int argc, char *const *argv, struct config *out_config, struct err_info *info)
+{
+    struct config config;
+    memset(&config, 0, sizeof(config));
+    for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
+        set_default(&config, &settings[i]);
+    }
+    enum err err = read_environment(&config, info);
+    if (err == ERR_OK) {
+        err = read_arguments(argc, argv, &config, info);
+    }
+    if (err == ERR_OK) {
+        err = check(&config, info);
+    }
+    if (err == ERR_OK) {
+        *out_config = config;
+    }
+    return err;
+}
+
+bool config_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (strcmp(host, "localhost") == 0) {
+        return true;
+    }
+    if (inet_pton(AF_INET, host, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 == 127;
+    }
+    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+void config_help(FILE *file)
+{
+    fprintf(file, "magnetd %s: embed, infill, generate and classify from one set of weights\n\n",
+        MAGNETD_VERSION);
+    for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
+        const struct setting *setting = &settings[i];
+        char left[80];
+        snprintf(left, sizeof(left), "--%s %s", setting->flag,
+            setting->operand != NULL ? setting->operand : "");
+        fprintf(file, "  %-36s %s", left, setting->help);
+        if (setting->type == SETTING_INT && setting->value != 0) {
+            fprintf(file, " [%lld]", (long long)setting->value);
+        } else if (setting->type == SETTING_WORD ||
+            (setting->type == SETTING_TEXT && setting->text[0] != '\0')) {
+            fprintf(file, " [%.*s]", (int)strcspn(setting->text, "|"), setting->text);
+        }
+        fprintf(file, "\n");
+    }
+    fprintf(file,
+        "\nEach flag has an environment variable: --kv-type is MAGNETD_KV_TYPE. Flags win.\n");
+}

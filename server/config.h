@@ -1,0 +1,39 @@
+/*
+ * The configuration: one table in config.c gives every setting its flag, environment variable,
+ * default, bounds and help text. A flag wins over the environment, the environment over the
+ * default. A value out of bounds is an error naming the flag; nothing is clamped in silence.
+ */
+#ifndef SERVER_CONFIG_H
+#define SERVER_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "engine/base/err.h"
+
+enum { CONFIG_TEXT_BYTES = 1024 };
+
+struct config {
+    char model[CONFIG_TEXT_BYTES];
+    char profile[CONFIG_TEXT_BYTES];
+    char served_model_name[128];
+    char kernels[16];
+    char kv_type[8];
+    char log_level[8];
+    char host[64];
+    char check_model[CONFIG_TEXT_BYTES]; /* not empty: check this file and leave */
+    int64_t port;
+    int64_t threads, context, cache_mib, sequences, jobs, step_rows, workers;
+    int64_t max_body_bytes, max_connections;
+    int64_t drain_delay_ms, drain_timeout_ms;
+    bool allow_remote, print_plan, version, help;
+};
+
+/* Reads defaults, environment, then arguments, and checks the whole. ERR_CONFIG names the flag. */
+MUST_USE enum err config_read(
+    int argc, char *const *argv, struct config *out_config, struct err_info *info);
+void config_help(FILE *file);
+/* 127.0.0.0/8, ::1 and "localhost". */
+bool config_loopback(const char *host);
+
+#endif
