@@ -10,6 +10,7 @@
 
 #include <string.h>
 #include <sys/socket.h>
+#include "api/sse.h"
 #include "server/loop.h"
 
 static void arm(struct conn *conn, struct timer *timer, int64_t ms)
@@ -71,18 +72,21 @@ static void total_expired(void *owner)
     struct conn *conn = owner;
     struct http *http = conn->http;
     struct request *request = &conn->request;
-    if (!request->begun || conn->dead || request->phase == PHASE_REPLY) {
+    bool answered = request->reply.status != 0 && !request->reply.stream;
+    if (!request->begun || conn->dead || answered || request->stream.ended) {
         return;
     }
     request->failed_by_us = true;
     http->hooks.drop(http->hooks.context, request);
-    if (request->phase == PHASE_BODY) {
-        slow_peer(conn);
-    } else if (request->stream.committed) {
+    if (request->stream.committed) {
         stream_error(request, 504, "the deadline of the request has passed");
-        http_ready(http, request);
     } else {
         reply_error(request, 504, "the deadline of the request has passed", 0);
+        request->reply.stream = false;
+    }
+    if (request->phase == PHASE_BODY) {
+        conn_answer_raw(conn);
+    } else {
         http_ready(http, request);
     }
 }
@@ -97,11 +101,13 @@ static void silence_expired(void *owner)
         return;
     }
     if (stream_waiting(request) == 0) {
-        buf_text(&request->stream.frames, ": ping\n\n");
+        sse_ping(&request->stream.frames);
         if (!request->stream.committed) {
             conn->http->hooks.fill(conn->http->hooks.context, request);
         }
-        http_ready(conn->http, request);
+        if (request->reply.status != 0) {
+            http_ready(conn->http, request);
+        }
     }
     deadline_silent(conn);
 }

@@ -223,7 +223,7 @@ static void take_body(struct conn *conn, const char *data, size_t bytes)
 static enum MHD_Result last_call(struct conn *conn)
 {
     struct request *request = &conn->request;
-    if (request->reply.status == 0) {
+    if (request->reply.status == 0 && request->phase == PHASE_BODY) {
         request->phase = PHASE_WORK;
         deadline_parked(conn);
         conn->http->hooks.body(conn->http->hooks.context, request);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/error_map.h"
-#include "server/router.h"
 
 const char *phase_word(enum phase phase)
 {
@@ -53,6 +52,7 @@ static void prepare(struct request *request)
     buf_init(&request->reply.headers, MEM_REQUESTS, LIMIT_REPLY_HEADERS_BYTES);
     buf_init(&request->stream.frames, MEM_REQUESTS, LIMIT_REPLY_BYTES);
     request->content_length = -1;
+    request->family = FAMILY_LLAMA; /* until the route is known */
 }
 
 void request_init(struct request *request, uint32_t index)
@@ -108,7 +108,7 @@ void reply_error(struct request *request, int status, const char *text, int retr
     if (retry_after_s > 0) {
         reply_header_int(request, "Retry-After", retry_after_s);
     }
-    error_body_http(status, text, NULL, route_family(request->route), &request->reply.body);
+    error_body_http(status, text, NULL, request->family, &request->reply.body);
 }
 
 void reply_too_large(struct request *request, size_t bytes_max)
@@ -127,7 +127,7 @@ void stream_error(struct request *request, int status, const char *text)
 {
     struct buf *frames = &request->stream.frames;
     buf_text(frames, "data: ");
-    error_body_http(status, text, NULL, route_family(request->route), frames);
+    error_body_http(status, text, NULL, request->family, frames);
     buf_text(frames, "\n\n");
     request->stream.ended = true;
 }

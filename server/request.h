@@ -9,11 +9,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "api/routes.h"
 #include "engine/base/buf.h"
 #include "server/audit.h"
 #include "server/server_limits.h"
 
-struct route;
 struct task;
 
 /* How far a request got; the log's `phase` and the metric label of cancelled_total. */
@@ -73,7 +73,8 @@ struct request_usage {
 struct request {
     uint32_t index, generation;
     char id[LIMIT_REQUEST_ID_BYTES + 1];
-    const struct route *route; /* NULL = no such path */
+    const struct endpoint_route *route; /* NULL = no such path */
+    enum family family;                 /* dialect of its errors */
     enum method method;
     bool begun; /* the first handler call happened: exactly one end follows */
     bool version_10, chunked, expect;

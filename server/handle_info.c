@@ -1,0 +1,135 @@
+/* The reply of wire format section 7, from the model, the configuration and the route table. */
+#include "server/handle_info.h"
+
+#include "api/json_out.h"
+
+static const char *pooling_word(enum pooling pooling)
+{
+    switch (pooling) {
+    case POOLING_MEAN:
+        return "mean";
+    case POOLING_CLS:
+        return "cls";
+    case POOLING_LAST:
+        return "last";
+    case POOLING_EOS:
+        return "eos";
+    case POOLING_WEIGHTED_MEAN:
+        return "weighted_mean";
+    case POOLING_NONE:
+        break;
+    }
+    return "none";
+}
+
+static const char *attention_word(enum attention attention)
+{
+    return attention == ATTENTION_CAUSAL ? "causal" : "bidirectional";
+}
+
+static void member_int(struct json_out *json, const char *key, int64_t value)
+{
+    json_out_key(json, key);
+    json_out_int(json, value);
+}
+
+static void member_text(struct json_out *json, const char *key, const char *text)
+{
+    json_out_key(json, key);
+    json_out_string(json, text); /* NULL is null */
+}
+
+static void member_bool(struct json_out *json, const char *key, bool value)
+{
+    json_out_key(json, key);
+    json_out_bool(json, value);
+}
+
+static void write_model(struct json_out *json, struct app *app, const struct model_info *model)
+{
+    member_text(json, "model_id", app_served_name(app));
+    json_out_key(json, "model_sha");
+    json_out_null(json);
+    member_text(json, "model_dtype", model->weights_type);
+    member_text(json, "served_model_name", app_served_name(app));
+    json_out_key(json, "model_type");
+    json_out_object(json);
+    json_out_key(json, "embedding");
+    json_out_object(json);
+    member_text(json, "pooling", pooling_word(model->embed_pooling));
+    json_out_end(json);
+    json_out_end(json);
+}
+
+static void write_limits(struct json_out *json, struct app *app, const struct model_info *model)
+{
+    const struct memory_plan *plan = engine_memory(app_engine(app));
+    member_int(json, "max_concurrent_requests", app->config.jobs);
+    member_int(json, "max_input_length", model->context);
+    member_int(json, "max_batch_tokens", plan->step_rows);
+    json_out_key(json, "max_batch_requests");
+    json_out_null(json);
+    member_int(json, "max_client_batch_size", LIMIT_ITEMS);
+    member_bool(json, "auto_truncate", true);
+    member_int(json, "tokenization_workers", app->config.workers);
+    member_text(json, "version", MAGNETD_VERSION);
+    json_out_key(json, "sha");
+    json_out_null(json);
+    json_out_key(json, "docker_label");
+    json_out_null(json);
+    member_bool(json, "deterministic", engine_deterministic(app_engine(app)));
+}
+
+static void write_tasks(struct json_out *json, const struct model_info *model)
+{
+    json_out_key(json, "embedding");
+    json_out_object(json);
+    member_int(json, "dimensions", model->hidden);
+    member_text(json, "attention", attention_word(model->embed_attention));
+    json_out_key(json, "prompts");
+    json_out_array(json);
+    for (int32_t i = 0; i < model->prompt_count; i++) {
+        json_out_string(json, model->prompts[i].name);
+    }
+    json_out_end(json);
+    json_out_end(json);
+    json_out_key(json, "infill");
+    json_out_object(json);
+    json_out_key(json, "modes");
+    json_out_array(json);
+    if (model->infill_fim) {
+        json_out_string(json, "fim");
+    }
+    if (model->infill_hybrid) {
+        json_out_string(json, "hybrid");
+    }
+    json_out_end(json);
+    json_out_end(json);
+    json_out_key(json, "moderation");
+    json_out_object(json);
+    member_text(json, "profile", model->moderation_profile);
+    member_bool(json, "calibrated", model->calibrated);
+    json_out_key(json, "categories");
+    json_out_array(json);
+    json_out_end(json);
+    json_out_end(json);
+}
+
+void handle_info(struct app *app, struct request *request)
+{
+    const struct model_info *model = engine_model(app_engine(app));
+    struct json_out json;
+    reply_begin(request, 200, "application/json");
+    json_out_init(&json, &request->reply.body);
+    json_out_object(&json);
+    write_model(&json, app, model);
+    write_limits(&json, app, model);
+    json_out_key(&json, "endpoints");
+    json_out_array(&json);
+    for (int32_t i = 0; i < endpoint_route_count; i++) {
+        json_out_string(&json, endpoint_routes[i].path);
+    }
+    json_out_end(&json);
+    write_tasks(&json, model);
+    json_out_end(&json);
+}

@@ -1,0 +1,200 @@
+/*
+ * The process: configuration, the plan, the loop thread, the engine, and the order in which they
+ * end. The listener opens before the model is loaded, so that a probe gets an honest 503 instead
+ * of a refused connection; --print-plan and a broken file are found out before that.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/base/log.h"
+#include "engine/engine.h"
+#include "server/app.h"
+#include "server/config.h"
+#include "server/http.h"
+#include "server/plan_text.h"
+
+static int complain(const struct err_info *info)
+{
+    fprintf(stderr, "magnetd: %s%s%s\n", info->where, info->where[0] != '\0' ? ": " : "",
+        info->text);
+    return EXIT_FAILURE;
+}
+
+static const char *or_null(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
+static struct engine_config engine_config_of(const struct config *config)
+{
+    return (struct engine_config){.model_path = config->model,
+        .profile_path = or_null(config->profile),
+        .kernels = strcmp(config->kernels, "auto") == 0 ? NULL : config->kernels,
+        .threads = (int32_t)config->threads,
+        .context = (int32_t)config->context,
+        .kv_f32 = strcmp(config->kv_type, "f32") == 0,
+        .cache_bytes = (uint64_t)config->cache_mib << 20,
+        .sequences = (int32_t)config->sequences,
+        .jobs = (int32_t)config->jobs + 1, /* one more for the first forward pass */
+        .step_rows = (int32_t)config->step_rows};
+}
+
+static enum log_level log_level_of(const struct config *config)
+{
+    static const char *const words[] = {"debug", "info", "warn", "error"};
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(config->log_level, words[i]) == 0) {
+            return (enum log_level)i;
+        }
+    }
+    return LOG_INFO;
+}
+
+static int print_plan(const char *path, const struct config *config, bool memory)
+{
+    struct engine_config engine = engine_config_of(config);
+    struct memory_plan plan;
+    struct model_info model;
+    struct err_info info = {.offset = -1};
+    engine.model_path = path;
+    if (engine_plan(&engine, &plan, &model, &info) != ERR_OK) {
+        return complain(&info);
+    }
+    FILE *file = config->print_plan || !memory ? stdout : stderr;
+    plan_text_model(file, &model);
+    if (memory) {
+        plan_text_memory(file, &plan);
+    }
+    return EXIT_SUCCESS;
+}
+
+/* Loads the whole file: every tensor is read and checked, not only the headers. */
+static int check_model(const struct config *config)
+{
+    struct engine_config engine_config = engine_config_of(config);
+    struct engine *engine = NULL;
+    struct err_info info = {.offset = -1};
+    engine_config.model_path = config->check_model;
+    if (engine_open(&engine_config, &engine, &info) != ERR_OK) {
+        return complain(&info);
+    }
+    plan_text_model(stdout, engine_model(engine));
+    printf("ok\n");
+    engine_close(engine);
+    return EXIT_SUCCESS;
+}
+
+/* Signals are taken by the loop's signalfd; blocked here, before any thread exists, they stay
+ * blocked in all of them. A peer that left is an error code, not a signal. */
+static void set_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static void *run_loop(void *http)
+{
+    http_run(http);
+    return NULL;
+}
+
+static struct http_config http_config_of(const struct config *config)
+{
+    return (struct http_config){.host = config->host,
+        .port = (int)config->port,
+        .connections_max = (int)config->max_connections,
+        .body_bytes_max = (size_t)config->max_body_bytes,
+        .drain_delay_ms = config->drain_delay_ms,
+        .drain_timeout_ms = config->drain_timeout_ms};
+}
+
+static void announce(const struct config *config, int port)
+{
+    bool v6 = strchr(config->host, ':') != NULL;
+    printf("listening on http://%s%s%s:%d\n", v6 ? "[" : "", config->host, v6 ? "]" : "", port);
+    (void)fflush(stdout);
+}
+
+/* The model is loaded on this thread while the loop already answers probes. */
+static int serve(struct app *app, struct err_info *info)
+{
+    struct engine_config engine_config = engine_config_of(&app->config);
+    struct engine *engine = NULL;
+    pthread_t loop;
+    int status = EXIT_SUCCESS;
+    if (pthread_create(&loop, NULL, run_loop, app->http) != 0) {
+        (void)err_set(info, ERR_NO_MEMORY, "threads", "the loop's thread did not start");
+        return complain(info);
+    }
+    if (engine_open(&engine_config, &engine, info) == ERR_OK) {
+        app_serve(app, engine);
+    } else {
+        status = complain(info);
+        http_stop(app->http, true);
+    }
+    pthread_join(loop, NULL);
+    app_close(app);
+    engine_close(engine);
+    return app->failed ? EXIT_FAILURE : status;
+}
+
+static int run(const struct config *config)
+{
+    static struct app app; /* metrics make it too large for a stack */
+    struct http_config http_config = http_config_of(config);
+    struct http_hooks hooks;
+    struct err_info info = {.offset = -1};
+    int port = 0;
+    if (print_plan(config->model, config, true) != EXIT_SUCCESS) {
+        return EXIT_FAILURE;
+    }
+    set_signals();
+    if (log_open(log_level_of(config)) != ERR_OK) {
+        (void)err_set(&info, ERR_NO_MEMORY, "log", "the log did not open");
+        return complain(&info);
+    }
+    int status = EXIT_FAILURE;
+    if (app_open(&app, config, &hooks, &info) != ERR_OK) {
+        tasks_close(&app.tasks);
+        status = complain(&info);
+    } else if (http_open(&http_config, &hooks, &app.http, &port, &info) != ERR_OK) {
+        tasks_close(&app.tasks);
+        status = complain(&info);
+    } else {
+        announce(config, port);
+        status = serve(&app, &info);
+        http_close(app.http);
+    }
+    log_close();
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct config config;
+    struct err_info info = {.offset = -1};
+    if (config_read(argc, argv, &config, &info) != ERR_OK) {
+        return complain(&info);
+    }
+    if (config.help) {
+        config_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (config.version) {
+        printf("magnetd %s\n", MAGNETD_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (config.check_model[0] != '\0') {
+        return check_model(&config);
+    }
+    if (config.print_plan) {
+        return print_plan(config.model, &config, true);
+    }
+    return run(&config);
+}
