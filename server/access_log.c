@@ -41,12 +41,12 @@ void access_log_write(const struct request *request, int64_t now_us)
         "\"total_ms\":%.3f,\"queue_ms\":%.3f,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"
         "\"tokens_in\":%lld,\"tokens_cached\":%lld,\"tokens_out\":%lld,\"bytes_out\":%llu}",
         date, now.tv_nsec / 1000000, request->id, method_word(request->method),
-        router_name(request->route), request->reply.status,
-        outcome_word(request_outcome(request)), phase_word(request->phase),
-        (double)(now_us - request->began_us) / 1e3, (double)usage->queue_us / 1e3,
-        (double)usage->prompt_us / 1e3, (double)usage->decode_us / 1e3,
-        (long long)usage->tokens_in, (long long)usage->tokens_cached,
-        (long long)usage->tokens_out, (unsigned long long)request->bytes_out);
+        router_name(request->route), request->reply.status, outcome_word(request_outcome(request)),
+        phase_word(request->phase), (double)(now_us - request->began_us) / 1e3,
+        (double)usage->queue_us / 1e3, (double)usage->prompt_us / 1e3,
+        (double)usage->decode_us / 1e3, (long long)usage->tokens_in,
+        (long long)usage->tokens_cached, (long long)usage->tokens_out,
+        (unsigned long long)request->bytes_out);
     if (bytes > 0 && (size_t)bytes < sizeof(line)) {
         log_json(LOG_INFO, line, (uint32_t)bytes);
     }

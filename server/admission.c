@@ -70,7 +70,7 @@ static void check_size(struct app *app, struct request *request)
         app->metrics.rejected[REJECTED_SIZE]++;
         reply_too_large(request, (size_t)app->config.max_body_bytes);
     } else if (bytes > 0 &&
-        http_stats(app->http)->body_bytes + (uint64_t)bytes > LIMIT_BODIES_BYTES) {
+               http_stats(app->http)->body_bytes + (uint64_t)bytes > LIMIT_BODIES_BYTES) {
         refuse(app, request, REJECTED_BODIES, 503, "too many request bodies in memory");
     }
 }
@@ -81,8 +81,8 @@ static void check_media(struct app *app, struct request *request, const struct h
         refuse(app, request, REJECTED_MEDIA, 415,
             "the body must be application/json without a content coding");
     } else if (!audit_accepts(head->accept)) {
-        refuse(app, request, REJECTED_MEDIA, 406,
-            "replies are application/json or text/event-stream");
+        refuse(
+            app, request, REJECTED_MEDIA, 406, "replies are application/json or text/event-stream");
     }
 }
 

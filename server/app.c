@@ -89,8 +89,8 @@ static void on_end(void *context, struct request *request)
 static void on_drain(void *context, enum drain_stage stage)
 {
     struct app *app = context;
-    static const char *const words[] = {"", "not ready any more", "listener closed",
-        "cancelling what runs", "no connection left"};
+    static const char *const words[] = {
+        "", "not ready any more", "listener closed", "cancelling what runs", "no connection left"};
     log_text(LOG_INFO, "server", "stopping: %s", words[stage]);
     health_draining(&app->health);
     if (stage == DRAIN_CANCEL && app_engine(app) != NULL) {
@@ -186,8 +186,8 @@ enum err app_open(struct app *app, const struct config *config, struct http_hook
     enum err err = tasks_open(
         &app->tasks, (int32_t)config->jobs, (int32_t)config->workers, NULL, wake_loop, app);
     if (err != ERR_OK) {
-        return err_set(info, err, "jobs", "no memory or threads for %lld jobs",
-            (long long)config->jobs);
+        return err_set(
+            info, err, "jobs", "no memory or threads for %lld jobs", (long long)config->jobs);
     }
     *out_hooks = (struct http_hooks){.context = app,
         .head = on_head,

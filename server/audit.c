@@ -66,7 +66,7 @@ void audit_begin(struct head *head, const char *method, const char *version)
 static bool is_tchar(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-        (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
+           (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
 }
 
 static bool is_name(const char *name, size_t bytes, const char *wanted)
@@ -143,7 +143,7 @@ void audit_field(
     if (!spelled_well(name, name_bytes, value, value_bytes)) {
         refuse(head, 400, AUDIT_FIELD, "a header field holds a byte that is not allowed there");
     } else if (starts(name, name_bytes, "content-length") ||
-        starts(name, name_bytes, "transfer-encoding")) {
+               starts(name, name_bytes, "transfer-encoding")) {
         refuse(head, 400, AUDIT_FRAMING, "a header field imitates one that frames the body");
     } else if (is_name(name, name_bytes, "content-length")) {
         take_length(head, value, value_bytes);

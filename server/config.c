@@ -31,12 +31,21 @@ struct setting {
 
 #define FIELD(name) offsetof(struct config, name), sizeof(((struct config *)0)->name)
 #define TEXT(flag, name, text, operand, help)                                                      \
-    {flag, SETTING_TEXT, FIELD(name), text, 0, 0, 0, operand, help}
+    {                                                                                              \
+        flag, SETTING_TEXT, FIELD(name), text, 0, 0, 0, operand, help                              \
+    }
 #define WORD(flag, name, words, help)                                                              \
-    {flag, SETTING_WORD, FIELD(name), words, 0, 0, 0, words, help}
+    {                                                                                              \
+        flag, SETTING_WORD, FIELD(name), words, 0, 0, 0, words, help                               \
+    }
 #define NUMBER(flag, name, value, min, max, help)                                                  \
-    {flag, SETTING_INT, FIELD(name), NULL, value, min, max, "N", help}
-#define SWITCH(flag, name, help) {flag, SETTING_SWITCH, FIELD(name), NULL, 0, 0, 1, NULL, help}
+    {                                                                                              \
+        flag, SETTING_INT, FIELD(name), NULL, value, min, max, "N", help                           \
+    }
+#define SWITCH(flag, name, help)                                                                   \
+    {                                                                                              \
+        flag, SETTING_SWITCH, FIELD(name), NULL, 0, 0, 1, NULL, help                               \
+    }
 
 static const struct setting settings[] = {
     TEXT("model", model, "", "FILE", "the GGUF file to serve"),
@@ -48,7 +57,8 @@ static const struct setting settings[] = {
     NUMBER("threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
     WORD("kernels", kernels, "auto|ref|avx2|avx512|blas", "instruction set (best here)"),
     WORD("kv-type", kv_type, "f16|f32", "type of cached keys and values"),
-    NUMBER("context", context, 0, 0, LIMIT_CONTEXT, "tokens of one sequence (the model's, <= 8192)"),
+    NUMBER(
+        "context", context, 0, 0, LIMIT_CONTEXT, "tokens of one sequence (the model's, <= 8192)"),
     NUMBER("cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
     NUMBER("sequences", sequences, 64, 1, 4096, "sequences running at once"),
     NUMBER("jobs", jobs, 512, 1, 65536, "requests accepted at once, queued ones included"),
@@ -76,7 +86,7 @@ static void *field_of(struct config *config, const struct setting *setting)
 static bool is_command(const struct setting *setting)
 {
     return strcmp(setting->flag, "print-plan") == 0 || strcmp(setting->flag, "check-model") == 0 ||
-        strcmp(setting->flag, "version") == 0 || strcmp(setting->flag, "help") == 0;
+           strcmp(setting->flag, "version") == 0 || strcmp(setting->flag, "help") == 0;
 }
 
 static void variable_of(const struct setting *setting, char out[64])
@@ -115,8 +125,8 @@ static enum err set_number(
     if (errno != 0 || end == value || *end != '\0' || number < setting->min ||
         number > setting->max) {
         return err_set(info, ERR_CONFIG, setting->flag,
-            "--%s must be a whole number from %lld to %lld", setting->flag,
-            (long long)setting->min, (long long)setting->max);
+            "--%s must be a whole number from %lld to %lld", setting->flag, (long long)setting->min,
+            (long long)setting->max);
     }
     *(int64_t *)field_of(config, setting) = number;
     return ERR_OK;
@@ -163,8 +173,8 @@ static void set_default(struct config *config, const struct setting *setting)
     } else if (setting->type == SETTING_SWITCH) {
         *(bool *)field_of(config, setting) = false;
     } else {
-        size_t bytes = setting->type == SETTING_WORD ? strcspn(setting->text, "|")
-                                                     : strlen(setting->text);
+        size_t bytes =
+            setting->type == SETTING_WORD ? strcspn(setting->text, "|") : strlen(setting->text);
         char *field = field_of(config, setting);
         memcpy(field, setting->text, bytes);
         field[bytes] = '\0';
@@ -221,8 +231,7 @@ static enum err read_arguments(
             value = argv[++i];
         }
         if (value == NULL) {
-            return err_set(
-                info, ERR_CONFIG, setting->flag, "--%s needs a value", setting->flag);
+            return err_set(info, ERR_CONFIG, setting->flag, "--%s needs a value", setting->flag);
         }
         enum err err = set_value(config, setting, value, info);
         if (err != ERR_OK) {
@@ -294,7 +303,7 @@ void config_help(FILE *file)
         if (setting->type == SETTING_INT && setting->value != 0) {
             fprintf(file, " [%lld]", (long long)setting->value);
         } else if (setting->type == SETTING_WORD ||
-            (setting->type == SETTING_TEXT && setting->text[0] != '\0')) {
+                   (setting->type == SETTING_TEXT && setting->text[0] != '\0')) {
             fprintf(file, " [%.*s]", (int)strcspn(setting->text, "|"), setting->text);
         }
         fprintf(file, "\n");

@@ -320,8 +320,7 @@ static void take_news(struct app *app, const struct task_news *news)
         finish_whole(app, task);
         return;
     }
-    struct request *request =
-        http_find(app->http, news->request_index, news->request_generation);
+    struct request *request = http_find(app->http, news->request_index, news->request_generation);
     if (request == NULL || request->task != task) {
         return;
     }

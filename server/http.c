@@ -46,7 +46,8 @@ static void add_headers(struct MHD_Response *response, const struct reply *reply
 static struct MHD_Response *whole_response(struct buf *body)
 {
     if (body->bytes == NULL) {
-        return MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
+        static char nothing[1];
+        return MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
     }
     struct MHD_Response *response =
         MHD_create_response_from_buffer_with_free_callback(body->count, body->bytes, free_block);

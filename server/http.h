@@ -27,10 +27,10 @@ struct http;
 
 enum drain_stage {
     DRAIN_NONE,
-    DRAIN_DELAY,   /* not ready, but everything is served */
-    DRAIN_REFUSE,  /* no listener; requests of live connections are refused, running ones go on */
-    DRAIN_CANCEL,  /* running work is cancelled */
-    DRAIN_DONE     /* the loop ends */
+    DRAIN_DELAY,  /* not ready, but everything is served */
+    DRAIN_REFUSE, /* no listener; requests of live connections are refused, running ones go on */
+    DRAIN_CANCEL, /* running work is cancelled */
+    DRAIN_DONE    /* the loop ends */
 };
 
 struct http_hooks {
@@ -58,7 +58,7 @@ struct http_stats {
     uint64_t connections; /* open now */
     uint64_t refused_full, refused_files;
     uint64_t malformed[AUDIT_REASON_COUNT];
-    uint64_t body_bytes; /* of unfinished bodies and those not parsed yet, in memory now */
+    uint64_t body_bytes;    /* of unfinished bodies and those not parsed yet, in memory now */
     struct histogram turns; /* work of one turn of the loop, seconds */
 };
 

@@ -64,8 +64,8 @@ struct http {
     struct timer accept_pause, drain_timer;
     enum drain_stage stage;
     int64_t drain_began_us;
-    int open_requests; /* begun and not ended */
-    bool resumed;      /* the library must run without waiting */
+    int open_requests;       /* begun and not ended */
+    bool resumed;            /* the library must run without waiting */
     _Atomic int stop_wanted; /* 0, 1 = drain, 2 = fast */
     int stop_seen;
     struct buf raw; /* scratch for replies written by us */

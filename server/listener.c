@@ -52,7 +52,8 @@ static void refuse(struct http *http, int fd)
     (void)send(fd, answer, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(fd, SHUT_WR);
     struct refusal *refusal = free_refusal(http);
-    if (refusal == NULL || !loop_add(http, fd, LOOP_REFUSAL, (uint32_t)(refusal - http->refusals))) {
+    if (refusal == NULL ||
+        !loop_add(http, fd, LOOP_REFUSAL, (uint32_t)(refusal - http->refusals))) {
         close(fd);
         return;
     }

@@ -304,8 +304,9 @@ static bool make_events(struct http *http)
     http->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     http->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     return http->epoll >= 0 && http->watcher >= 0 && http->wake >= 0 && http->signals >= 0 &&
-        loop_add(http, http->watcher, LOOP_WATCHER, 0) && loop_add(http, http->wake, LOOP_WAKE, 0) &&
-        loop_add(http, http->signals, LOOP_SIGNAL, 0);
+           loop_add(http, http->watcher, LOOP_WATCHER, 0) &&
+           loop_add(http, http->wake, LOOP_WAKE, 0) &&
+           loop_add(http, http->signals, LOOP_SIGNAL, 0);
 }
 
 enum err http_open(const struct http_config *config, const struct http_hooks *hooks,

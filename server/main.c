@@ -17,8 +17,8 @@
 
 static int complain(const struct err_info *info)
 {
-    fprintf(stderr, "magnetd: %s%s%s\n", info->where, info->where[0] != '\0' ? ": " : "",
-        info->text);
+    fprintf(
+        stderr, "magnetd: %s%s%s\n", info->where, info->where[0] != '\0' ? ": " : "", info->text);
     return EXIT_FAILURE;
 }
 

@@ -192,8 +192,7 @@ static void write_http(struct buf *out, const struct metrics *metrics)
     }
     family(out, "cancelled_total", "counter", "Clients that left, by phase of their request.");
     for (int i = 0; i < PHASE_COUNT; i++) {
-        labelled(
-            out, "cancelled_total", "phase", phase_word((enum phase)i), metrics->cancelled[i]);
+        labelled(out, "cancelled_total", "phase", phase_word((enum phase)i), metrics->cancelled[i]);
     }
 }
 
@@ -216,8 +215,8 @@ static void write_kinds(
             in_flight[kind] -= metrics->finished[kind][outcome];
         }
     }
-    by_kind(out, "requests_received_total", "counter", "Requests routed to a task.",
-        metrics->received);
+    by_kind(
+        out, "requests_received_total", "counter", "Requests routed to a task.", metrics->received);
     by_kind(out, "requests_in_flight", "gauge", "Received and not finished.", in_flight);
     by_kind(out, "prompt_tokens_total", "counter", "Prompt tokens.", stats->prompt_tokens);
     by_kind(out, "cached_tokens_total", "counter", "Prompt tokens not computed again.",
@@ -244,8 +243,8 @@ static void write_step_kinds(struct buf *out, const struct engine_stats *stats)
     for (int k = 0; k <= KIND_COUNT; k++) {
         steps += stats->step_kinds[k];
         sum += stats->step_kinds[k] * (uint64_t)k;
-        buf_printf(out, "magnetd_step_kinds_bucket{le=\"%d\"} %llu\n", k,
-            (unsigned long long)steps);
+        buf_printf(
+            out, "magnetd_step_kinds_bucket{le=\"%d\"} %llu\n", k, (unsigned long long)steps);
     }
     buf_printf(out,
         "magnetd_step_kinds_bucket{le=\"+Inf\"} %llu\nmagnetd_step_kinds_sum %llu\n"
@@ -253,11 +252,9 @@ static void write_step_kinds(struct buf *out, const struct engine_stats *stats)
         (unsigned long long)steps, (unsigned long long)sum, (unsigned long long)steps);
 }
 
-static void write_engine(
-    struct buf *out, const struct app *app, const struct engine_stats *stats)
+static void write_engine(struct buf *out, const struct app *app, const struct engine_stats *stats)
 {
-    struct histogram steps = {
-        .count = stats->steps, .sum_s = (double)stats->step_us_sum / 1e6};
+    struct histogram steps = {.count = stats->steps, .sum_s = (double)stats->step_us_sum / 1e6};
     for (int k = 0; k < HISTOGRAM_BUCKETS; k++) {
         steps.buckets[k] = stats->step_us_buckets[k];
     }

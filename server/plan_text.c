@@ -28,8 +28,7 @@ void plan_text_memory(FILE *file, const struct memory_plan *plan)
     size_line(file, "cache", plan->cache, note);
     snprintf(note, sizeof(note), "%d threads, %d rows a step", plan->threads, plan->step_rows);
     size_line(file, "scratch", plan->scratch, note);
-    snprintf(
-        note, sizeof(note), "%d jobs, %d sequences at once", plan->jobs_max, plan->sequences);
+    snprintf(note, sizeof(note), "%d jobs, %d sequences at once", plan->jobs_max, plan->sequences);
     size_line(file, "jobs", plan->jobs, note);
     size_line(file, "tokenizer", plan->tokenizer, "");
     size_line(file, "total", plan->total, "");

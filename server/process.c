@@ -47,7 +47,7 @@ static double boot_time(void)
     clock_gettime(CLOCK_REALTIME, &now);
     clock_gettime(CLOCK_BOOTTIME, &since_boot);
     return (double)(now.tv_sec - since_boot.tv_sec) +
-        (double)(now.tv_nsec - since_boot.tv_nsec) / 1e9;
+           (double)(now.tv_nsec - since_boot.tv_nsec) / 1e9;
 }
 
 void process_write(struct buf *out)
@@ -60,8 +60,8 @@ void process_write(struct buf *out)
             (stat_field(line, 14) + stat_field(line, 15)) / ticks);
         plain(out, "process_start_time_seconds", "gauge", "Start, seconds since the epoch.",
             boot_time() + stat_field(line, 22) / ticks);
-        plain(out, "process_virtual_memory_bytes", "gauge", "Virtual memory.",
-            stat_field(line, 23));
+        plain(
+            out, "process_virtual_memory_bytes", "gauge", "Virtual memory.", stat_field(line, 23));
         plain(out, "process_resident_memory_bytes", "gauge", "Resident memory.",
             stat_field(line, 24) * (double)sysconf(_SC_PAGESIZE));
     }
@@ -71,7 +71,7 @@ void process_write(struct buf *out)
     struct rlimit limit;
     plain(out, "process_open_fds", "gauge", "Open descriptors.", count_files());
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        plain(out, "process_max_fds", "gauge", "Limit of open descriptors.",
-            (double)limit.rlim_cur);
+        plain(
+            out, "process_max_fds", "gauge", "Limit of open descriptors.", (double)limit.rlim_cur);
     }
 }

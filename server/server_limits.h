@@ -34,22 +34,22 @@ enum {
     LIMIT_FILES_SPARE = 32, /* descriptors kept for everything that is no connection */
 
     /* Deadlines, milliseconds. */
-    LIMIT_HEAD_MS = 10 * 1000,         /* accept or request line to end of headers */
-    LIMIT_IDLE_MS = 75 * 1000,         /* between requests of a connection */
-    LIMIT_BODY_MS = 30 * 1000,         /* plus size at LIMIT_SLOWEST_RATE ... */
-    LIMIT_BODY_MS_MAX = 120 * 1000,    /* ... but no longer than this */
-    LIMIT_QUEUE_MS = 30 * 1000,        /* submit to first step */
-    LIMIT_TOTAL_MS = 600 * 1000,       /* default of timeout_ms */
-    LIMIT_TOTAL_MS_MAX = 3600 * 1000,  /* cap of timeout_ms */
-    LIMIT_SEND_MS = 30 * 1000,         /* a frame waiting to a frame taken */
-    LIMIT_REPLY_MS = 30 * 1000,        /* unstreamed reply, plus size at the slowest rate */
-    LIMIT_SLOWEST_RATE = 64 * 1024,    /* bytes per second a peer must manage */
-    LIMIT_PING_MS = 15 * 1000,         /* silence of a stream before `: ping` */
-    LIMIT_BACKSTOP_S = 150,            /* libmicrohttpd's own inactivity timeout */
-    LIMIT_DRAIN_DELAY_MS = 2000,       /* --drain-delay-ms: for load balancers to notice */
-    LIMIT_DRAIN_TIMEOUT_MS = 30000,    /* --drain-timeout-ms */
-    LIMIT_DRAIN_END_MS = 2000,         /* cancelled requests get this long to end */
-    LIMIT_STALL_MS = 30 * 1000,        /* work waits and no step ended: not ready */
+    LIMIT_HEAD_MS = 10 * 1000,        /* accept or request line to end of headers */
+    LIMIT_IDLE_MS = 75 * 1000,        /* between requests of a connection */
+    LIMIT_BODY_MS = 30 * 1000,        /* plus size at LIMIT_SLOWEST_RATE ... */
+    LIMIT_BODY_MS_MAX = 120 * 1000,   /* ... but no longer than this */
+    LIMIT_QUEUE_MS = 30 * 1000,       /* submit to first step */
+    LIMIT_TOTAL_MS = 600 * 1000,      /* default of timeout_ms */
+    LIMIT_TOTAL_MS_MAX = 3600 * 1000, /* cap of timeout_ms */
+    LIMIT_SEND_MS = 30 * 1000,        /* a frame waiting to a frame taken */
+    LIMIT_REPLY_MS = 30 * 1000,       /* unstreamed reply, plus size at the slowest rate */
+    LIMIT_SLOWEST_RATE = 64 * 1024,   /* bytes per second a peer must manage */
+    LIMIT_PING_MS = 15 * 1000,        /* silence of a stream before `: ping` */
+    LIMIT_BACKSTOP_S = 150,           /* libmicrohttpd's own inactivity timeout */
+    LIMIT_DRAIN_DELAY_MS = 2000,      /* --drain-delay-ms: for load balancers to notice */
+    LIMIT_DRAIN_TIMEOUT_MS = 30000,   /* --drain-timeout-ms */
+    LIMIT_DRAIN_END_MS = 2000,        /* cancelled requests get this long to end */
+    LIMIT_STALL_MS = 30 * 1000,       /* work waits and no step ended: not ready */
 
     /* Replies. A stream may hold this much unsent text; a full one pauses its sequence. */
     LIMIT_STREAM_BYTES = 256 * 1024,

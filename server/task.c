@@ -120,8 +120,7 @@ static void do_direct(struct tasks *tasks, struct task *task)
 {
     int64_t began_us = clock_now_us(tasks->clock);
     const char *body = task->body.bytes != NULL ? task->body.bytes : "";
-    task->err = task->route->direct(
-        &task->call, body, task->body.count, &task->reply, &task->info);
+    task->err = task->route->direct(&task->call, body, task->body.count, &task->reply, &task->info);
     buf_free(&task->body);
     task->prepare_us = clock_now_us(tasks->clock) - began_us;
     count_unknown(tasks, task);
@@ -212,11 +211,10 @@ static uint32_t power_of_two(uint32_t value)
     return power;
 }
 
-enum err tasks_open(struct tasks *tasks, int32_t count, int32_t workers,
-    const struct clock *clock, void (*wake)(void *context), void *context)
+enum err tasks_open(struct tasks *tasks, int32_t count, int32_t workers, const struct clock *clock,
+    void (*wake)(void *context), void *context)
 {
-    *tasks = (struct tasks){
-        .count = count, .clock = clock, .wake = wake, .wake_context = context};
+    *tasks = (struct tasks){.count = count, .clock = clock, .wake = wake, .wake_context = context};
     tasks->slots = mem_array(MEM_REQUESTS, (size_t)count, sizeof(struct task));
     tasks->workers = mem_array(MEM_REQUESTS, (size_t)workers, sizeof(pthread_t));
     if (tasks->slots == NULL || tasks->workers == NULL ||

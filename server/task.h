@@ -46,11 +46,11 @@ struct task {
     struct arena arena;
     struct call call;
     struct buf body;
-    struct job *job;      /* NULL for direct routes */
-    int64_t began_us;     /* of the request */
-    int64_t prepare_us;   /* decoding and tokenising took this long */
-    int64_t tokens;       /* of the plan's prompts; counted in tasks.tokens_waiting */
-    enum err err;         /* of the work; info says more */
+    struct job *job;    /* NULL for direct routes */
+    int64_t began_us;   /* of the request */
+    int64_t prepare_us; /* decoding and tokenising took this long */
+    int64_t tokens;     /* of the plan's prompts; counted in tasks.tokens_waiting */
+    enum err err;       /* of the work; info says more */
     struct err_info info;
     struct buf reply;
     _Atomic bool cancelled;

@@ -145,10 +145,14 @@ static void step_job(struct engine *engine, struct slot *slot, int64_t now_us)
             return;
         }
     }
+    if (job->times.prompt_done == 0) {
+        job->times.prompt_done = now_us;
+    }
     engine->stats.steps++;
     engine->stats.step_kinds[1]++;
     engine->stats.last_step_us = now_us;
-    if (engine->first_pass_fails || (script->fail != ERR_OK && slot->tokens_done >= script->fail_after)) {
+    if (engine->first_pass_fails ||
+        (script->fail != ERR_OK && slot->tokens_done >= script->fail_after)) {
         finish(engine, slot, engine->first_pass_fails ? ERR_NON_FINITE : script->fail);
     } else if (slot->tokens_done >= script->tokens) {
         finish(engine, slot, ERR_OK);
