@@ -36,6 +36,7 @@ static void cut_at_border(char *text, size_t field_bytes)
 enum err err_set(struct err_info *info, enum err code, const char *where, const char *format, ...)
 {
     ASSERT(code != ERR_OK);
+    ASSERT(format != NULL);
     if (info == NULL) {
         return code;
     }
