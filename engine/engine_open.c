@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/base/mem.h"
-#include "engine/load/profile.h"
+#include "engine/profile_apply.h"
 
 enum {
     CONTEXT_DEFAULT = 8192,

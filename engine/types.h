@@ -245,7 +245,8 @@ struct model_info {
     bool pool_skip_instruction;
     bool can_generate, can_embed, can_infill, can_classify;
     bool infill_hybrid, infill_fim;
-    bool calibrated; /* a profile states the moderation template */
+    bool infill_hybrid_first; /* request mode `auto` prefers hybrid to fim */
+    bool calibrated;          /* a profile states the moderation template */
     char moderation_profile[32];
     struct {
         char name[32];

@@ -70,4 +70,13 @@ const char *err_word(enum err code);
 enum err err_set(struct err_info *info, enum err code, const char *where, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
+/* Adds the byte offset to what err_set filled: return err_at(info, offset, err_set(...)). */
+static inline enum err err_at(struct err_info *info, uint64_t offset, enum err code)
+{
+    if (info != 0) {
+        info->offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset;
+    }
+    return code;
+}
+
 #endif

@@ -5,18 +5,16 @@
  */
 #include "engine/load/gguf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "engine/base/mem.h"
 #include "engine/engine_limits.h"
+#include "engine/load/file.h"
 #include "engine/load/gguf_internal.h"
 
 enum {
@@ -63,33 +61,7 @@ enum err gguf_fail(struct err_info *info, enum err code, const char *where, uint
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    err_set(info, code, where, "%s", text);
-    if (info != NULL) {
-        info->offset = offset > INT64_MAX ? INT64_MAX : (int64_t)offset;
-    }
-    return code;
-}
-
-enum err gguf_pread(const struct gguf *gguf, uint64_t from, size_t count, void *out,
-    const char *where, struct err_info *info)
-{
-    unsigned char *bytes = out;
-    size_t done = 0;
-    while (done < count) {
-        const ssize_t got = pread(gguf->fd, bytes + done, count - done, (off_t)(from + done));
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got < 0) {
-            return gguf_fail(
-                info, ERR_IO, where, from + done, "reading failed: %s", strerrordesc_np(errno));
-        }
-        if (got == 0) {
-            return gguf_fail(info, ERR_IO, where, from + done, "the file became shorter");
-        }
-        done += (size_t)got;
-    }
-    return ERR_OK;
+    return err_at(info, offset, err_set(info, code, where, "%s", text));
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -120,37 +92,13 @@ static enum err finish(struct gguf *gguf, struct gguf **out_gguf, struct err_inf
     return ERR_OK;
 }
 
-/* O_NONBLOCK so that opening a FIFO or a device cannot hang; links are followed (hub caches are
- * made of them), and what is at their end must be a regular file. */
-static enum err open_regular(
-    const char *path, int *out_fd, uint64_t *out_bytes, struct err_info *info)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        return err_set(info, ERR_IO, "file", "cannot be opened: %s", strerrordesc_np(errno));
-    }
-    struct stat status;
-    if (fstat(fd, &status) != 0) {
-        err_set(info, ERR_IO, "file", "cannot be examined: %s", strerrordesc_np(errno));
-        close(fd);
-        return ERR_IO;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        close(fd);
-        return err_set(info, ERR_IO, "file", "is not a regular file");
-    }
-    *out_fd = fd;
-    *out_bytes = (uint64_t)status.st_size;
-    return ERR_OK;
-}
-
 enum err gguf_open(const char *path, struct gguf **out_gguf, struct err_info *info)
 {
     struct gguf *gguf = create();
     if (gguf == NULL) {
         return err_set(info, ERR_NO_MEMORY, "file", "no memory to open it");
     }
-    enum err err = open_regular(path, &gguf->fd, &gguf->file_bytes, info);
+    enum err err = file_open(path, "file", &gguf->fd, &gguf->file_bytes, info);
     if (err != ERR_OK) {
         gguf_close(gguf);
         return err;
@@ -413,5 +361,5 @@ enum err gguf_read(const struct gguf *gguf, const struct gguf_tensor *tensor, si
         memcpy(out, gguf->bytes + tensor->offset + from, count);
         return ERR_OK;
     }
-    return gguf_pread(gguf, tensor->offset + from, count, out, tensor->name.bytes, info);
+    return file_read(gguf->fd, tensor->offset + from, count, out, tensor->name.bytes, info);
 }

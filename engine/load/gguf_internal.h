@@ -45,9 +45,6 @@ MUST_USE enum err gguf_check(struct gguf *gguf, struct err_info *info);
 /* err_set with a byte offset. */
 enum err gguf_fail(struct err_info *info, enum err code, const char *where, uint64_t offset,
     const char *format, ...) PRINTF_LIKE(5, 6);
-/* pread until `count` bytes are there; ERR_IO on a short read. */
-MUST_USE enum err gguf_pread(const struct gguf *gguf, uint64_t from, size_t count, void *out,
-    const char *where, struct err_info *info);
 const struct gguf_key *gguf_find_key(const struct gguf *gguf, const char *name);
 /* Bytes of one element; 0 for strings and arrays. */
 size_t gguf_type_bytes(enum gguf_type type);

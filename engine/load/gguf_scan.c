@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/engine_limits.h"
+#include "engine/load/file.h"
 #include "engine/load/gguf_internal.h"
 
 enum {
@@ -64,8 +65,8 @@ static enum err hold(struct scan *scan, uint64_t end)
     }
     gguf->buffer = grown;
     gguf->bytes = grown;
-    enum err err = gguf_pread(
-        gguf, gguf->held, target - gguf->held, grown + gguf->held, "metadata", scan->info);
+    enum err err = file_read(
+        gguf->fd, gguf->held, target - gguf->held, grown + gguf->held, "metadata", scan->info);
     if (err == ERR_OK) {
         gguf->held = target;
     }

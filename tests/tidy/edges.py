@@ -21,7 +21,7 @@ EDGES = {
     "engine/attn/": ("engine/attn/",) + LIMITS + BASE,
     "engine/kernels/": ("engine/kernels/", "engine/attn/mask.h") + LIMITS + BASE,
     "engine/cache/": ("engine/cache/", "engine/kernels/", "engine/attn/") + LIMITS + BASE,
-    "engine/load/": ("engine/load/", "engine/kernels/") + LIMITS + BASE,
+    "engine/load/": ("engine/load/", "engine/kernels/") + TYPES + LIMITS + BASE,
     "engine/text/": ("engine/text/", "engine/load/gguf.h") + LIMITS + BASE,
     "engine/blocks/": MODEL,
     "engine/arch/": MODEL,
