@@ -12,20 +12,43 @@
 #include <cpuid.h>
 #endif
 
-enum level { LEVEL_REF, LEVEL_COUNT };
+/* In the order of the ladder; each can run what the ones before it can. */
+enum level { LEVEL_REF, LEVEL_AVX2, LEVEL_COUNT };
 
+struct step {
+    const char *name;
+    void (*fill)(struct kernels *table); /* NULL: not built for this kind of CPU */
+    const char *needs;
+};
+
+static const struct step steps[LEVEL_COUNT] = {
+    [LEVEL_REF] = {"ref", rung_ref_fill, "nothing"},
+#if defined(__x86_64__)
+    [LEVEL_AVX2] = {"avx2", rung_avx2_fill, "AVX2, FMA and F16C"},
+#else
+    [LEVEL_AVX2] = {"avx2", NULL, "an x86-64 CPU"},
+#endif
+};
+
+/* __builtin_cpu_supports also asks whether the operating system keeps the registers. It does not
+ * know f16c in all compilers. */
 static enum level level_of_cpu(void)
 {
+#if defined(__x86_64__)
+    unsigned eax, ebx, ecx, edx;
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0) {
+        return LEVEL_AVX2;
+    }
+#endif
     return LEVEL_REF;
 }
 
-static void fill(struct kernels *table, enum level level)
+static void climb(struct kernels *table, enum level level)
 {
-    static void (*const fillers[LEVEL_COUNT])(struct kernels *) = {
-        [LEVEL_REF] = rung_ref_fill,
-    };
-    for (int step = LEVEL_REF; step <= (int)level; step++) {
-        fillers[step](table);
+    for (int step = 0; step <= (int)level; step++) {
+        steps[step].fill(table);
     }
 }
 
@@ -33,38 +56,40 @@ const char *const *kernels_available(void)
 {
     static const char *const names[LEVEL_COUNT][2][LEVEL_COUNT + 2] = {
         [LEVEL_REF] = {{"ref"}, {"ref", "blas"}},
+        [LEVEL_AVX2] = {{"ref", "avx2"}, {"ref", "blas", "avx2"}},
     };
     return names[level_of_cpu()][rung_blas_usable()];
 }
 
-static const char *const level_names[LEVEL_COUNT] = {
-    [LEVEL_REF] = "ref",
-};
+static enum err select_blas(enum level level, struct kernels *out, struct err_info *info)
+{
+    if (!rung_blas_prepare(info)) {
+        return ERR_CONFIG;
+    }
+    climb(out, level);
+    rung_blas_fill(out);
+    return ERR_OK;
+}
 
 enum err kernels_select(const char *name, struct kernels *out, struct err_info *info)
 {
     const enum level best = level_of_cpu();
     if (name == NULL) {
-        fill(out, best);
+        climb(out, best);
         return ERR_OK;
     }
     if (strcmp(name, "blas") == 0) {
-        if (!rung_blas_prepare(info)) {
-            return ERR_CONFIG;
-        }
-        fill(out, best);
-        rung_blas_fill(out);
-        return ERR_OK;
+        return select_blas(best, out, info);
     }
     for (int level = 0; level < LEVEL_COUNT; level++) {
-        if (strcmp(name, level_names[level]) != 0) {
+        if (strcmp(name, steps[level].name) != 0) {
             continue;
         }
         if (level > (int)best) {
             return err_set(info, ERR_CONFIG, "kernels",
-                "this machine cannot run the %s kernels: it lacks AVX2, FMA or F16C", name);
+                "this machine cannot run the %s kernels, which need %s", name, steps[level].needs);
         }
-        fill(out, (enum level)level);
+        climb(out, (enum level)level);
         return ERR_OK;
     }
     return err_set(info, ERR_CONFIG, "kernels", "there are no kernels of this name");

@@ -1,0 +1,300 @@
+/*
+ * Attention of a run of rows: an online softmax over blocks of 64 slots anchored at slot 0.
+ *
+ * Keys and values are turned to float in a tile in the L1 cache and multiplied by the same inner
+ * kernel as weights: scores = q K over the head's numbers, sums += p V over the slots. A block's
+ * rows share the tiles. Per row the operations and their order are fixed by its own slots:
+ *
+ *   score   one FMA chain over the head's numbers; then x scale, - slope x distance
+ *   block   m' = max(m, greatest score); p = exp(score - m'); c = exp(m - m')
+ *           total = total c + (sum of p, eight vectors in order, then lanes_sum)
+ *           sums = sums c, then one FMA chain over the slots in ascending order
+ *   end     sums / total + 0: the + 0 turns a -0 into 0, see below
+ *
+ * Stale memory: lanes a row must not see get the score -inf by a blend before anything is computed
+ * from them, so p = 0 there. Values are only read at slots that some row of the call sees, which
+ * are stored and finite; p = 0 then adds an exact 0. All that 0 x v can change is the sign of a
+ * sum that is zero, hence the + 0 at the end.
+ */
+#include <immintrin.h>
+#include <string.h>
+#include "engine/attn/mask.h"
+#include "engine/base/assert.h"
+#include "engine/kernels/x86/avx2.h"
+#include "engine/kernels/x86/exp_avx2.h"
+#include "engine/kernels/x86/lanes_avx2.h"
+
+enum {
+    ROWS = 24,  /* that share converted tiles */
+    BLOCK = 64, /* slots of one softmax step */
+    BLOCK_VECTORS = BLOCK / LANES,
+    TILE_FLOATS = 8192, /* converted at once: 32 KiB */
+};
+
+struct block_rows {
+    int32_t first, count;  /* rows of the run */
+    int32_t visible;       /* slots seen by the last row, which sees the most */
+    int32_t dims_padded;   /* head_dim rounded up to whole panels */
+    bool windowed, placed; /* a reach; a reach or a slope */
+    float greatest[ROWS], total[ROWS];
+    _Alignas(64) float scores[ROWS][BLOCK];
+    _Alignas(64) float sums[ROWS * HEAD_DIM_MAX]; /* [count][dims_padded] */
+    _Alignas(64) float tile[TILE_FLOATS];
+};
+
+_Static_assert(HEAD_DIM_MAX *KV_TILE <= TILE_FLOATS, "a tile of keys must fit");
+_Static_assert(HEAD_DIM_MAX % PANEL_OUTPUTS == 0, "padding must fit");
+
+/* ---- keys and values to float --------------------------------------------------------------- */
+
+/* Where slot's tile of keys begins (slot a multiple of KV_TILE), or its values. */
+static const void *kv_at(const struct kv_view *kv, int32_t slot, bool values)
+{
+    const size_t number = kv->type == KV_F16 ? 2 : 4;
+    const size_t in_page = (size_t)(slot % kv->page_slots) + (values ? (size_t)kv->page_slots : 0);
+    return kv->pages[slot / kv->page_slots] + kv->head_offset +
+           in_page * (size_t)kv->head_dim * number;
+}
+
+/* `count` numbers, with zeros up to a whole vector. */
+static void to_floats(enum kv_type type, const void *from, int32_t count, float *out)
+{
+    if (type == KV_F32) {
+        const float *numbers = from;
+        for (int32_t i = 0; i < count; i += LANES) {
+            _mm256_storeu_ps(out + i, lanes_load(numbers + i, count - i));
+        }
+        return;
+    }
+    const uint16_t *numbers = from;
+    int32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        const __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(numbers + i));
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(eight));
+    }
+    if (i < count) {
+        uint16_t rest[LANES] = {0};
+        memcpy(rest, numbers + i, (size_t)(count - i) * sizeof *rest);
+        const __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)rest);
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(eight));
+    }
+}
+
+/* ---- scores --------------------------------------------------------------------------------- */
+
+/* scores[r][slot - from] = q[r] . K[slot] for rows [row, count) and slots [from, from + slots),
+ * whole tiles of them. */
+static void score_block(const struct attention_args *args, struct block_rows *rows, int32_t row,
+    int32_t from, int32_t slots)
+{
+    const int32_t dims = args->kv.head_dim;
+    const int32_t tile_floats = dims * KV_TILE;
+    const int32_t tiles_at_once = MIN(BLOCK / KV_TILE, TILE_FLOATS / tile_floats);
+    const int32_t tiles = (slots + KV_TILE - 1) / KV_TILE;
+    for (int32_t tile = 0; tile < tiles; tile += tiles_at_once) {
+        const int32_t count = MIN(tiles - tile, tiles_at_once);
+        for (int32_t t = 0; t < count; t++) {
+            const void *keys = kv_at(&args->kv, from + (tile + t) * KV_TILE, false);
+            to_floats(args->kv.type, keys, tile_floats, rows->tile + t * tile_floats);
+        }
+        const struct tile_job job = {
+            .x = args->q + (size_t)(rows->first + row) * args->q_stride,
+            .x_stride = args->q_stride,
+            .w = rows->tile,
+            .w_stride = KV_TILE,
+            .w_panel = (size_t)tile_floats,
+            .count = dims,
+            .y = rows->scores[row] + tile * KV_TILE,
+            .y_stride = BLOCK,
+        };
+        tile_avx2(&job, rows->count - row, count);
+    }
+}
+
+/* ---- softmax of one block of one row -------------------------------------------------------- */
+
+/* Position of each of eight slots minus the query's; slots past `visible` read as the query's. */
+static __m256i offsets_of(
+    const struct attention_args *args, int32_t slot, int32_t slot_q, int32_t visible)
+{
+    const __m256i own = _mm256_set1_epi32(args->positions[slot_q]);
+    const __m256i seen = lanes_first(visible - slot);
+    const __m256i positions = _mm256_maskload_epi32(args->positions + slot, seen);
+    return _mm256_and_si256(_mm256_sub_epi32(positions, own), seen);
+}
+
+/* Scales, biases and masks the scores of eight slots. */
+static __m256 finish_scores(const struct attention_args *args, const struct block_rows *rows,
+    __m256 scores, int32_t slot, int32_t slot_q)
+{
+    const int32_t visible = mask_visible(args->context_count, slot_q);
+    __m256i seen = lanes_first(visible - slot);
+    __m256 s = _mm256_mul_ps(scores, _mm256_set1_ps(args->scale));
+    if (rows->placed) {
+        const __m256i offsets = offsets_of(args, slot, slot_q, visible);
+        const __m256 distance = _mm256_cvtepi32_ps(_mm256_abs_epi32(offsets));
+        s = _mm256_sub_ps(s, _mm256_mul_ps(_mm256_set1_ps(args->alibi_slope), distance));
+        if (rows->windowed) {
+            const __m256i left = _mm256_cmpgt_epi32(_mm256_set1_epi32(-args->reach_left), offsets);
+            const __m256i right = _mm256_cmpgt_epi32(offsets, _mm256_set1_epi32(args->reach_right));
+            seen = _mm256_andnot_si256(_mm256_or_si256(left, right), seen);
+        }
+    }
+    return _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), s, _mm256_castsi256_ps(seen));
+}
+
+static float exp_of(float x)
+{
+    return _mm256_cvtss_f32(exp_avx2(_mm256_set1_ps(x)));
+}
+
+static void scale_sums(float *sums, int32_t count, float by)
+{
+    for (int32_t d = 0; d < count; d += LANES) {
+        const __m256 scaled = _mm256_mul_ps(_mm256_load_ps(sums + d), _mm256_set1_ps(by));
+        _mm256_store_ps(sums + d, scaled);
+    }
+}
+
+/* Turns a row's scores of the block at slot `from` into weights p and updates its running state. */
+static void weigh_block(
+    const struct attention_args *args, struct block_rows *rows, int32_t row, int32_t from)
+{
+    const int32_t slot_q = args->slot_from + rows->first + row;
+    float *scores = rows->scores[row];
+    __m256 s[BLOCK_VECTORS];
+    __m256 best = _mm256_set1_ps(-__builtin_inff());
+    for (int v = 0; v < BLOCK_VECTORS; v++) {
+        s[v] =
+            finish_scores(args, rows, _mm256_load_ps(scores + v * LANES), from + v * LANES, slot_q);
+        best = _mm256_max_ps(s[v], best);
+    }
+    const float block_greatest = lanes_max(best);
+    if (block_greatest == -__builtin_inff()) {
+        memset(scores, 0, sizeof rows->scores[row]); /* the row sees none of the block */
+        return;
+    }
+    const float before = rows->greatest[row];
+    const float greatest = MAX(before, block_greatest);
+    __m256 sum = _mm256_setzero_ps();
+    for (int v = 0; v < BLOCK_VECTORS; v++) {
+        const __m256 p = exp_avx2(_mm256_sub_ps(s[v], _mm256_set1_ps(greatest)));
+        _mm256_store_ps(scores + v * LANES, p);
+        sum = _mm256_add_ps(sum, p);
+    }
+    if (before != greatest) {
+        const float shrink = exp_of(before - greatest);
+        rows->total[row] *= shrink;
+        scale_sums(rows->sums + (size_t)row * (size_t)rows->dims_padded, rows->dims_padded, shrink);
+    }
+    rows->total[row] += lanes_sum(sum);
+    rows->greatest[row] = greatest;
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+/* sums[r] += p[r][slot] V[slot] for rows [row, count) and slots [from, from + slots). */
+static void add_values(const struct attention_args *args, struct block_rows *rows, int32_t row,
+    int32_t from, int32_t slots)
+{
+    const int32_t padded = rows->dims_padded;
+    const int32_t at_once = TILE_FLOATS / padded;
+    for (int32_t slot = 0; slot < slots; slot += at_once) {
+        const int32_t count = MIN(slots - slot, at_once);
+        for (int32_t i = 0; i < count; i++) {
+            const void *values = kv_at(&args->kv, from + slot + i, true);
+            to_floats(args->kv.type, values, args->kv.head_dim, rows->tile + i * padded);
+        }
+        const struct tile_job job = {
+            .x = rows->scores[row] + slot,
+            .x_stride = BLOCK,
+            .w = rows->tile,
+            .w_stride = (size_t)padded,
+            .w_panel = PANEL_OUTPUTS,
+            .count = count,
+            .y = rows->sums + (size_t)row * (size_t)padded,
+            .y_stride = (size_t)padded,
+            .resume = true,
+        };
+        tile_avx2(&job, rows->count - row, padded / PANEL_OUTPUTS);
+    }
+}
+
+/* ---- a block of rows ------------------------------------------------------------------------ */
+
+/* False when every row's window leaves out the whole block. */
+static bool in_reach(
+    const struct attention_args *args, const struct block_rows *rows, int32_t from, int32_t to)
+{
+    if (!rows->windowed) {
+        return true;
+    }
+    for (int32_t row = 0; row < rows->count; row++) {
+        const int64_t own = args->positions[args->slot_from + rows->first + row];
+        for (int32_t slot = from; slot < to; slot++) {
+            const int64_t offset = args->positions[slot] - own;
+            if (offset >= -(int64_t)args->reach_left && offset <= args->reach_right) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void finish_row(
+    const struct attention_args *args, const struct block_rows *rows, int32_t row)
+{
+    const float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
+    float *out = args->out + (size_t)(rows->first + row) * args->out_stride;
+    const __m256 total = _mm256_set1_ps(rows->total[row]);
+    for (int32_t d = 0; d < args->kv.head_dim; d += LANES) {
+        const __m256 mean = _mm256_div_ps(_mm256_load_ps(sums + d), total);
+        lanes_store(out + d, args->kv.head_dim - d, _mm256_add_ps(mean, _mm256_setzero_ps()));
+    }
+}
+
+static void attend(const struct attention_args *args, struct block_rows *rows)
+{
+    const int32_t slot_from = args->slot_from + rows->first;
+    for (int32_t r = 0; r < rows->count; r++) {
+        rows->greatest[r] = -__builtin_inff();
+        rows->total[r] = 0;
+    }
+    memset(rows->sums, 0, (size_t)rows->count * (size_t)rows->dims_padded * sizeof(float));
+    for (int32_t from = 0; from < rows->visible; from += BLOCK) {
+        const int32_t slots = MIN(rows->visible - from, BLOCK);
+        if (!in_reach(args, rows, from, from + slots)) {
+            continue;
+        }
+        /* Later rows see no less: rows before the first that sees the block are done. */
+        int32_t row = 0;
+        while (mask_visible(args->context_count, slot_from + row) <= from) {
+            row++;
+        }
+        score_block(args, rows, row, from, slots);
+        for (int32_t r = row; r < rows->count; r++) {
+            weigh_block(args, rows, r, from);
+        }
+        add_values(args, rows, row, from, slots);
+    }
+    for (int32_t r = 0; r < rows->count; r++) {
+        finish_row(args, rows, r);
+    }
+}
+
+void attention_avx2(const struct attention_args *args, int32_t row_from, int32_t row_to)
+{
+    ASSERT(args->kv.head_dim >= 1 && args->kv.head_dim <= HEAD_DIM_MAX);
+    ASSERT(args->kv.page_slots >= KV_TILE && args->kv.page_slots % KV_TILE == 0);
+    struct block_rows rows;
+    memset(rows.scores, 0, sizeof rows.scores);
+    rows.windowed = args->reach_left != REACH_ALL || args->reach_right != REACH_ALL;
+    rows.placed = rows.windowed || args->alibi_slope != 0;
+    rows.dims_padded = (args->kv.head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS;
+    for (int32_t first = row_from; first < row_to; first += ROWS) {
+        rows.first = first;
+        rows.count = MIN(row_to - first, ROWS);
+        rows.visible = mask_visible(args->context_count, args->slot_from + first + rows.count - 1);
+        attend(args, &rows);
+    }
+}

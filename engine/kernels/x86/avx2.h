@@ -1,0 +1,52 @@
+/*
+ * The AVX2 + FMA + F16C kernels. Contracts are those of struct kernels; the shared pieces are
+ * tile_avx2 (products) and unpack_avx2 (panels to float). Private to engine/kernels.
+ */
+#ifndef ENGINE_KERNELS_X86_AVX2_H
+#define ENGINE_KERNELS_X86_AVX2_H
+
+#include "engine/kernels/kernels.h"
+
+/*
+ * The one inner kernel: y[r][16 p + o] (+)= sum over k of x[r][k] * w[p][k][o], o < 16, by FMA with
+ * k ascending and one accumulator per (r, p, o). The bits of a sum therefore depend on neither
+ * rows nor panels, nor on where a long k is cut and resumed.
+ */
+struct tile_job {
+    const float *x;
+    size_t x_stride; /* floats from row to row */
+    const float *w;
+    size_t w_stride; /* floats from k to k */
+    size_t w_panel;  /* floats from panel to panel */
+    int32_t count;   /* of k */
+    float *y;
+    size_t y_stride;
+    bool resume; /* go on from what y holds instead of zero */
+};
+
+void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels);
+
+/* Numbers [from, from + count) of all outputs of a panel, exactly: tile[count][16]. from and count
+ * are multiples of 32 for the block formats. */
+void unpack_avx2(
+    enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count, float *tile);
+
+void linear_avx2(const struct packed *packed, const struct activation *x, int32_t row_from,
+    int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
+void attention_avx2(const struct attention_args *args, int32_t row_from, int32_t row_to);
+bool kv_avx2_store(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
+    unsigned char *page, size_t layer_offset, size_t head_bytes, int32_t slot_in_page,
+    const float *k, const float *v);
+void vector_avx2_rms_norm(
+    const float *x, const float *weight, float eps, int32_t count, float *out);
+void vector_avx2_rope(enum rope_style style, float *x, int32_t heads, int32_t head_dim,
+    int32_t rotary_dim, const float *cos_sin);
+void vector_avx2_silu_mul(const float *gate, const float *up, int32_t count, float *out);
+void vector_avx2_add(float *x, const float *y, int32_t count);
+int32_t vector_avx2_argmax(const float *x, int32_t count);
+double vector_avx2_log_sum_exp(const float *x, int32_t count);
+bool vector_avx2_all_finite(const float *x, int32_t count);
+/* exp of each element; the tests' door to exp_avx2.h. */
+void vector_avx2_exp(const float *x, int32_t count, float *out);
+
+#endif

@@ -1,0 +1,71 @@
+/* Stores a slot's keys and values; the checks come first, as in ref/kv_ref.c, whose bits it gives
+ * (VCVTPS2PH rounds to nearest even). Keys are scattered: a tile holds 16 slots side by side. */
+#include <immintrin.h>
+#include <string.h>
+#include "engine/base/assert.h"
+#include "engine/kernels/x86/avx2.h"
+#include "engine/kernels/x86/lanes_avx2.h"
+
+/* Every |x| below `limit`; a NaN is not. */
+static bool all_below(const float *x, int32_t count, float limit)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    const __m256 bound = _mm256_set1_ps(limit);
+    __m256 below = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+    for (int32_t i = 0; i < count; i += LANES) {
+        const __m256 size = _mm256_andnot_ps(sign, lanes_load(x + i, count - i));
+        below = _mm256_and_ps(below, _mm256_cmp_ps(size, bound, _CMP_LT_OQ));
+    }
+    return _mm256_movemask_ps(below) == 0xff;
+}
+
+static void put_f16(const float *k, const float *v, int32_t dims, uint16_t *k_out, uint16_t *v_out)
+{
+    for (int32_t d = 0; d < dims; d += LANES) {
+        const int32_t left = MIN(dims - d, LANES);
+        uint16_t k_half[LANES];
+        uint16_t v_half[LANES];
+        _mm_storeu_si128((__m128i *)(void *)k_half,
+            _mm256_cvtps_ph(lanes_load(k + d, left), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(void *)v_half,
+            _mm256_cvtps_ph(lanes_load(v + d, left), _MM_FROUND_TO_NEAREST_INT));
+        memcpy(v_out + d, v_half, (size_t)left * sizeof *v_half);
+        for (int32_t i = 0; i < left; i++) {
+            k_out[(d + i) * KV_TILE] = k_half[i];
+        }
+    }
+}
+
+static void put_f32(const float *k, const float *v, int32_t dims, float *k_out, float *v_out)
+{
+    memcpy(v_out, v, (size_t)dims * sizeof *v);
+    for (int32_t d = 0; d < dims; d++) {
+        k_out[d * KV_TILE] = k[d];
+    }
+}
+
+bool kv_avx2_store(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
+    unsigned char *page, size_t layer_offset, size_t head_bytes, int32_t slot_in_page,
+    const float *k, const float *v)
+{
+    ASSERT(page_slots % KV_TILE == 0 && slot_in_page >= 0 && slot_in_page < page_slots);
+    const float limit = type == KV_F16 ? 65520.0f : __builtin_inff();
+    if (!all_below(k, heads_kv * head_dim, limit) || !all_below(v, heads_kv * head_dim, limit)) {
+        return false;
+    }
+    const size_t dims = (size_t)head_dim;
+    const size_t slot = (size_t)slot_in_page;
+    const size_t k_first = slot / KV_TILE * KV_TILE * dims + slot % KV_TILE;
+    const size_t v_first = (size_t)page_slots * dims + slot * dims;
+    for (size_t h = 0; h < (size_t)heads_kv; h++) {
+        void *region = page + layer_offset + h * head_bytes;
+        if (type == KV_F16) {
+            uint16_t *numbers = region;
+            put_f16(k + h * dims, v + h * dims, head_dim, numbers + k_first, numbers + v_first);
+        } else {
+            float *numbers = region;
+            put_f32(k + h * dims, v + h * dims, head_dim, numbers + k_first, numbers + v_first);
+        }
+    }
+    return true;
+}

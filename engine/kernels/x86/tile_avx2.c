@@ -1,0 +1,109 @@
+/*
+ * The inner product kernel, as register tiles of rows x 16-output panels.
+ *
+ * A tile is chosen so that at least eight independent accumulators hide the latency of FMA (4-5
+ * cycles, two a cycle) while accumulators, weights and a broadcast fit 16 registers. Every size is
+ * the same code with other constants; all give the same bits.
+ */
+#include <immintrin.h>
+#include "engine/base/attr.h"
+#include "engine/kernels/x86/avx2.h"
+
+enum {
+    ROWS_MAX = 6,
+    VECTORS = 2, /* of a panel */
+};
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const int panels)
+{
+    __m256 sums[ROWS_MAX][4 * VECTORS];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
+        for (int v = 0; v < panels * VECTORS; v++) {
+            sums[r][v] = job->resume ? _mm256_loadu_ps(job->y + (size_t)r * job->y_stride + 8 * v)
+                                     : _mm256_setzero_ps();
+        }
+    }
+    const float *x[ROWS_MAX];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        x[r] = job->x + (size_t)r * job->x_stride;
+    }
+    const float *w = job->w;
+    const size_t w_stride = job->w_stride;
+    const size_t w_panel = job->w_panel;
+    const size_t count = (size_t)job->count;
+    for (size_t k = 0; k < count; k++) {
+#pragma GCC unroll 4
+        for (int p = 0; p < panels; p++) {
+            const __m256 w0 = _mm256_loadu_ps(w + (size_t)p * w_panel);
+            const __m256 w1 = _mm256_loadu_ps(w + (size_t)p * w_panel + 8);
+#pragma GCC unroll 6
+            for (int r = 0; r < rows; r++) {
+                const __m256 one = _mm256_broadcast_ss(x[r] + k);
+                sums[r][2 * p] = _mm256_fmadd_ps(one, w0, sums[r][2 * p]);
+                sums[r][2 * p + 1] = _mm256_fmadd_ps(one, w1, sums[r][2 * p + 1]);
+            }
+        }
+        w += w_stride;
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 8
+        for (int v = 0; v < panels * VECTORS; v++) {
+            _mm256_storeu_ps(job->y + (size_t)r * job->y_stride + 8 * v, sums[r][v]);
+        }
+    }
+}
+
+/* rows, panels */
+#define TILE_MAP(X) X(1, 1) X(1, 2) X(1, 4) X(2, 1) X(2, 2) X(3, 1) X(3, 2) X(4, 1) X(5, 1) X(6, 1)
+
+#define X(rows, panels)                                                                            \
+    static void tile_##rows##_##panels(const struct tile_job *job)                                 \
+    {                                                                                              \
+        run_tile(job, rows, panels);                                                               \
+    }
+TILE_MAP(X)
+#undef X
+
+/* The most panels a tile of `rows` rows takes. */
+static int32_t panels_at_once(int32_t rows, int32_t panels)
+{
+    if (rows == 1) {
+        return panels >= 4 ? 4 : MIN(panels, 2);
+    }
+    return rows <= 3 ? MIN(panels, 2) : 1;
+}
+
+/* Six rows at a time; a rest of 7 to 11 is halved, since a tile of one row would starve. */
+static int32_t rows_at_once(int32_t rows)
+{
+    return rows <= ROWS_MAX || rows >= 2 * ROWS_MAX ? MIN(rows, ROWS_MAX) : (rows + 1) / 2;
+}
+
+void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels)
+{
+    typedef void tile_fn(const struct tile_job *job);
+    static tile_fn *const tiles[ROWS_MAX + 1][5] = {
+#define X(rows, panels) [rows][panels] = tile_##rows##_##panels,
+        TILE_MAP(X)
+#undef X
+    };
+    for (int32_t row = 0; row < rows;) {
+        const int32_t tile_rows = rows_at_once(rows - row);
+        for (int32_t panel = 0; panel < panels;) {
+            const int32_t tile_panels = panels_at_once(tile_rows, panels - panel);
+            struct tile_job part = *job;
+            part.x += (size_t)row * job->x_stride;
+            part.w += (size_t)panel * job->w_panel;
+            part.y += (size_t)row * job->y_stride + (size_t)panel * PANEL_OUTPUTS;
+            tiles[tile_rows][tile_panels](&part);
+            panel += tile_panels;
+        }
+        row += tile_rows;
+    }
+}

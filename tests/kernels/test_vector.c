@@ -1,0 +1,250 @@
+/*
+ * Goal: norms, rotations, elementwise operations and scans of every rung agree with the reference
+ * within rounding, for every length of tail, and never touch a byte outside the row.
+ *
+ * Method: all lengths 1 to 70 and a few long ones, between guard bytes. u = 2^-24. Bounds:
+ *   rms_norm    relative gamma_(count/2+6): half of the error of the sum of squares, and six roundings
+ *   rope        4 u (|a| + |b|): two products and a sum, and the reference's rounding
+ *   silu_mul    relative 8 u: exp within 1 ulp = 2 u, 1 + e, quotient, product, reference
+ *   log_sum_exp 4 u (1 + greatest |x|): the argument of exp is rounded to float
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <math.h>
+#include <cmocka.h>
+#include "tests/kernels/kernel_check.h"
+
+#define UNIT 0x1p-24
+
+static float *floats(struct check_random *random, int32_t count, float scale)
+{
+    float *x = check_alloc((size_t)count * sizeof(float), 4);
+    for (int32_t i = 0; i < count; i++) {
+        x[i] = check_random_float(random, -scale, scale);
+    }
+    return x;
+}
+
+static void check_near(const char *what, const struct kernels *kernels, int32_t i, double have,
+    double want, double bound)
+{
+    if (!(fabs(have - want) <= bound)) {
+        fail_msg("%s %s at %d: %.9g, not %.9g +- %.3g", kernels->name, what, i, have, want, bound);
+    }
+}
+
+static void check_rms_norm(struct check_random *random, const struct kernels *ref,
+    const struct kernels *kernels, int32_t count)
+{
+    float *x = floats(random, count, 3);
+    float *weight = floats(random, count, 2);
+    float *want = floats(random, count, 0);
+    float *have = floats(random, count, 0);
+    ref->rms_norm(x, weight, 1e-5f, count, want);
+    kernels->rms_norm(x, weight, 1e-5f, count, have);
+    const double gamma = check_gamma(count / 2 + 6);
+    for (int32_t i = 0; i < count; i++) {
+        check_near("rms_norm", kernels, i, (double)have[i], (double)want[i],
+            gamma * fabs((double)want[i]));
+    }
+    kernels->rms_norm(x, weight, 1e-5f, count, x);
+    assert_memory_equal(x, have, (size_t)count * sizeof(float));
+    check_free(x);
+    check_free(weight);
+    check_free(want);
+    check_free(have);
+}
+
+static void check_silu_mul(struct check_random *random, const struct kernels *ref,
+    const struct kernels *kernels, int32_t count)
+{
+    float *gate = floats(random, count, 60);
+    float *up = floats(random, count, 4);
+    float *want = floats(random, count, 0);
+    float *have = floats(random, count, 0);
+    gate[0] = 0;
+    ref->silu_mul(gate, up, count, want);
+    kernels->silu_mul(gate, up, count, have);
+    for (int32_t i = 0; i < count; i++) {
+        check_near("silu_mul", kernels, i, (double)have[i], (double)want[i],
+            8 * UNIT * fabs((double)want[i]));
+    }
+    kernels->silu_mul(gate, up, count, gate);
+    assert_memory_equal(gate, have, (size_t)count * sizeof(float));
+    check_free(gate);
+    check_free(up);
+    check_free(want);
+    check_free(have);
+}
+
+static void check_add(struct check_random *random, const struct kernels *kernels, int32_t count)
+{
+    float *x = floats(random, count, 3);
+    float *y = floats(random, count, 3);
+    float *want = floats(random, count, 0);
+    for (int32_t i = 0; i < count; i++) {
+        want[i] = x[i] + y[i];
+    }
+    kernels->add(x, y, count);
+    assert_memory_equal(x, want, (size_t)count * sizeof(float));
+    check_free(x);
+    check_free(y);
+    check_free(want);
+}
+
+static void check_rope(struct check_random *random, const struct kernels *ref,
+    const struct kernels *kernels, int32_t rotary_dim)
+{
+    enum { HEADS = 3 };
+    const int32_t head_dim = rotary_dim + check_random_int(random, 0, 9);
+    const size_t bytes = HEADS * (size_t)head_dim * sizeof(float);
+    float *cos_sin = floats(random, rotary_dim, 1);
+    for (int style = ROPE_INTERLEAVED; style <= ROPE_HALF; style++) {
+        float *have = floats(random, HEADS * head_dim, 3);
+        float *want = check_alloc(bytes, 4);
+        float *before = check_alloc(bytes, 4);
+        memcpy(want, have, bytes);
+        memcpy(before, have, bytes);
+        ref->rope((enum rope_style)style, want, HEADS, head_dim, rotary_dim, cos_sin);
+        kernels->rope((enum rope_style)style, have, HEADS, head_dim, rotary_dim, cos_sin);
+        for (int32_t i = 0; i < HEADS * head_dim; i++) {
+            const int32_t d = i % head_dim;
+            const int32_t half = rotary_dim / 2;
+            const int32_t partner = style == ROPE_INTERLEAVED ? d ^ 1 : (d + half) % rotary_dim;
+            const double bound =
+                d >= rotary_dim
+                    ? 0
+                    : 4 * UNIT * (fabs((double)before[i]) + fabs((double)before[i - d + partner]));
+            check_near("rope", kernels, i, (double)have[i], (double)want[i], bound);
+        }
+        check_free(have);
+        check_free(want);
+        check_free(before);
+    }
+    check_free(cos_sin);
+}
+
+static void check_log_sum_exp(struct check_random *random, const struct kernels *ref,
+    const struct kernels *kernels, int32_t count)
+{
+    float *x = floats(random, count, 30);
+    check_near("log_sum_exp", kernels, count, kernels->log_sum_exp(x, count),
+        ref->log_sum_exp(x, count), 4 * UNIT * 31);
+    for (int32_t i = 0; i < count - 1; i++) {
+        x[i] = check_random_bits(random) % 2 == 0 ? -INFINITY : x[i];
+    }
+    check_near("log_sum_exp", kernels, count, kernels->log_sum_exp(x, count),
+        ref->log_sum_exp(x, count), 4 * UNIT * 31);
+    check_free(x);
+}
+
+static void every_length_is_within_rounding(void **state)
+{
+    (void)state;
+    static const int32_t long_ones[] = {576, 1536, 4099};
+    struct check_random random = check_random_open();
+    const struct kernels ref = check_rung("ref");
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        for (int32_t i = 1; i <= 73; i++) {
+            const int32_t count = i <= 70 ? i : long_ones[i - 71];
+            check_rms_norm(&random, &ref, &kernels, count);
+            check_silu_mul(&random, &ref, &kernels, count);
+            check_add(&random, &kernels, count);
+            check_rope(&random, &ref, &kernels, 2 * ((count + 1) / 2));
+            check_log_sum_exp(&random, &ref, &kernels, count);
+        }
+    }
+}
+
+/* ---- scans ---------------------------------------------------------------------------------- */
+
+/* Few different values, so that ties are common; NaN and infinities among them. */
+static void argmax_is_the_reference(void **state)
+{
+    (void)state;
+    static const float values[] = {-INFINITY, -1, -0.0f, 0.0f, 1, 2, INFINITY, NAN};
+    struct check_random random = check_random_open();
+    const struct kernels ref = check_rung("ref");
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        for (int repeat = 0; repeat < 3000; repeat++) {
+            const int32_t count = check_random_int(&random, 1, 90);
+            const int32_t low = check_random_int(&random, 0, 7);
+            const int32_t high = check_random_int(&random, low, 7);
+            float *x = floats(&random, count, 0);
+            for (int32_t i = 0; i < count; i++) {
+                x[i] = values[check_random_int(&random, low, high)];
+            }
+            assert_int_equal(kernels.argmax(x, count), ref.argmax(x, count));
+            check_free(x);
+        }
+    }
+}
+
+static void argmax_of_few(void **state)
+{
+    (void)state;
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        assert_int_equal(kernels.argmax((const float[]){NAN, NAN}, 2), 0);
+        assert_int_equal(kernels.argmax((const float[]){NAN, -INFINITY, -INFINITY}, 3), 1);
+        assert_int_equal(kernels.argmax((const float[]){-0.0f, 0.0f}, 2), 0);
+        assert_int_equal(kernels.argmax((const float[]){1, 3, 3, 2}, 4), 1);
+    }
+}
+
+static void one_number_that_is_not_finite(void **state)
+{
+    (void)state;
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    struct check_random random = check_random_open();
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        for (int32_t count = 1; count <= 70; count++) {
+            float *x = floats(&random, count, 1);
+            x[0] = 3.4028234e38f;
+            assert_true(kernels.all_finite(x, count));
+            for (int32_t i = 0; i < count; i++) {
+                const float kept = x[i];
+                for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+                    x[i] = bad[b];
+                    assert_false(kernels.all_finite(x, count));
+                }
+                x[i] = kept;
+            }
+            check_free(x);
+        }
+    }
+}
+
+static void log_sum_exp_of_infinities(void **state)
+{
+    (void)state;
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        assert_true(kernels.log_sum_exp((const float[]){-INFINITY, -INFINITY}, 2) == -INFINITY);
+        assert_true(kernels.log_sum_exp((const float[]){INFINITY, 1}, 2) == INFINITY);
+        assert_true(isnan(kernels.log_sum_exp((const float[]){1, NAN, 2}, 3)));
+        assert_true(isnan(kernels.log_sum_exp((const float[]){NAN, INFINITY}, 2)));
+        assert_true(isnan(kernels.log_sum_exp((const float[]){NAN, -INFINITY}, 2)));
+        assert_true(kernels.log_sum_exp((const float[]){-INFINITY, 5}, 2) == 5);
+        assert_true(kernels.log_sum_exp((const float[]){1000, -1000}, 2) == 1000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_length_is_within_rounding),
+        cmocka_unit_test(argmax_is_the_reference),
+        cmocka_unit_test(argmax_of_few),
+        cmocka_unit_test(one_number_that_is_not_finite),
+        cmocka_unit_test(log_sum_exp_of_infinities),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
