@@ -1,6 +1,7 @@
 /*
- * Goal: attention computes the masked softmax average within rounding; a row's bits depend on
- * neither company nor on what lies in slots it does not see; K/V values that do not fit are refused.
+ * Goal: attention computes the masked softmax average within rounding; a row's bits depend
+ * neither on company nor on what lies in slots it does not see; K/V values that do not fit are
+ * refused.
  *
  * Method: random head sizes, page sizes, page orders and masks of every kind. Slots that are not
  * stored hold NaN. Bound of the error, with S the greatest sum of |q_d k_d| x scale plus the bias:

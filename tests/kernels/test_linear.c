@@ -4,8 +4,8 @@
  *
  * Method: random shapes, formats and rungs.
  *   exact weights   rows of x with a single one pick single weights, which must be equal
- *   rounding        |y - ref| <= gamma_(n+1) sum |x_i w_i|: n products and sums, and the rounding of
- *                   the reference itself
+ *   rounding        |y - ref| <= gamma_(n+1) sum |x_i w_i|: n products and sums, and the rounding
+ *                   of the reference itself
  *   same bits       each row alone, in groups of every size 1 to 64, split by rows and by panels,
  *                   and shared out among threads
  */
