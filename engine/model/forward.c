@@ -110,6 +110,7 @@ static void read_row(const struct pass *pass, const struct row_read *read, int32
     if (read->layer == -1) {
         pass->kernels->rms_norm(x, model->output_norm, model->hyper.norm_eps, hidden, read->hidden);
     } else {
+        ASSERT(read->hidden != x);
         memcpy(read->hidden, x, (size_t)hidden * sizeof(float));
     }
     if (!pass->kernels->all_finite(read->hidden, hidden)) {

@@ -46,7 +46,8 @@ struct run {
 struct row_read {
     int32_t row;   /* of the batch */
     int32_t layer; /* -1 = after the final norm; else the residual after that layer */
-    float *hidden; /* [hidden], written when the pass reaches it */
+    float *hidden; /* [hidden], written when the pass reaches it. May be the row's own x, if this is
+                      the row's only read, after the final norm. */
 };
 
 /* Rows in run order: the runs cover [0, row_count) one after the other. */

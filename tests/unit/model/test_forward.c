@@ -268,6 +268,31 @@ static void test_scattered_reads(void **state)
     free(out);
 }
 
+/* A final state may be written over the residual it comes from. */
+static void test_reads_in_place(void **state)
+{
+    static struct world world;
+    static struct rig rig;
+    world_open(&world, NULL, TENSOR_F32);
+    size_t width = (size_t)model_info(world.tiny.model)->hidden;
+    struct rig_config config = alone_config;
+    config.tile_rows = 64;
+    rig_open(&rig, &world.tiny, config);
+    for (int32_t i = 0; i < RIG_SEQS; i++) {
+        rig_add(&rig, i, 0, rig.seqs[i].count, true);
+    }
+    for (int32_t i = 0; i < rig.batch.read_count; i++) {
+        rig.reads[i].hidden = rig.x[rig.reads[i].row];
+    }
+    rig_run(&rig, -1, -1);
+    for (int32_t i = 0; i < RIG_SEQS; i++) {
+        assert_memory_equal(rig.seqs[i].x, world.alone.seqs[i].hidden,
+            (size_t)rig.seqs[i].count * width * sizeof(float));
+    }
+    rig_close(&rig);
+    world_close(&world);
+}
+
 /* ---- failures ------------------------------------------------------------------------------ */
 
 static void test_a_bad_value_stays_in_its_sequence(void **state)
@@ -352,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_unread_rows),
         cmocka_unit_test(test_scattered_reads),
+        cmocka_unit_test(test_reads_in_place),
         cmocka_unit_test(test_a_bad_value_stays_in_its_sequence),
         cmocka_unit_test(test_logits),
     };

@@ -351,6 +351,52 @@ static void test_networks(void **state)
     expect(&opened, ERR_FORMAT, "general.architecture");
 }
 
+/* At the limit a tensor of another shape is the complaint, one past it the key is. */
+static void test_limits(void **state)
+{
+    const struct {
+        const char *key;
+        uint32_t limit;
+    } cases[] = {
+        {"llama.block_count", LIMIT_LAYERS},
+        {"llama.embedding_length", LIMIT_HIDDEN},
+        {"llama.feed_forward_length", LIMIT_FFN},
+        {"llama.attention.head_count", LIMIT_HEADS},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        for (uint32_t past = 0; past <= 1; past++) {
+            struct opened opened;
+            struct gguf_writer *writer = begin(&opened, tiny_default(), cases[i].key);
+            gguf_writer_u32(writer, cases[i].key, cases[i].limit + past);
+            gguf_writer_u32(writer, "llama.attention.key_length", 16);
+            assert_int_equal(finish(&opened, true), ERR_FORMAT);
+            assert_int_equal(strcmp(opened.info.where, cases[i].key) == 0, past);
+            drop(&opened);
+        }
+    }
+    for (uint32_t past = 0; past <= 1; past++) {
+        struct opened opened;
+        gguf_writer_u32(begin(&opened, tiny_default(), NULL), "llama.attention.key_length",
+            LIMIT_HEAD_DIM + past);
+        assert_int_equal(finish(&opened, true), ERR_FORMAT);
+        assert_int_equal(strcmp(opened.info.where, "llama.attention.key_length") == 0, past);
+        drop(&opened);
+    }
+    uint16_t *rows = calloc(LIMIT_VOCAB + 1, sizeof(uint16_t));
+    assert_non_null(rows);
+    for (uint32_t past = 0; past <= 1; past++) {
+        struct opened opened;
+        const int64_t shape[] = {1, LIMIT_VOCAB + past};
+        gguf_writer_tensor(begin(&opened, tiny_default(), "token_embd.weight"), "token_embd.weight",
+            TENSOR_F16, 2, shape, rows);
+        assert_int_equal(finish(&opened, true), ERR_FORMAT);
+        assert_string_equal(opened.info.where, "token_embd.weight");
+        assert_int_equal(strstr(opened.info.text, "must have") != NULL, past);
+        drop(&opened);
+    }
+    free(rows);
+}
+
 /* ---- odd numbers --------------------------------------------------------------------------- */
 
 static void forward_once(const struct model *model)
@@ -466,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_rope_divisors),
         cmocka_unit_test(test_networks),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_odd_sizes),
         cmocka_unit_test(test_odd_numbers),
     };
