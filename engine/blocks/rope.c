@@ -35,8 +35,9 @@ enum err rope_open(
                 if (divisors != NULL) {
                     frequency /= (double)divisors[i];
                 }
-                out[2 * i] = cos(position * frequency);
-                out[2 * i + 1] = sin(position * frequency);
+                double *angle = out + 2 * (size_t)i;
+                angle[0] = cos(position * frequency);
+                angle[1] = sin(position * frequency);
             }
         }
     }
@@ -62,7 +63,8 @@ void rope_angles(const struct rope_table *table, int32_t position, float *out)
         const double *c = high + 2 * (size_t)i;
         double cosine = a[0] * b[0] - a[1] * b[1];
         double sine = a[1] * b[0] + a[0] * b[1];
-        out[2 * i] = (float)(cosine * c[0] - sine * c[1]);
-        out[2 * i + 1] = (float)(sine * c[0] + cosine * c[1]);
+        float *angle = out + 2 * (size_t)i;
+        angle[0] = (float)(cosine * c[0] - sine * c[1]);
+        angle[1] = (float)(sine * c[0] + cosine * c[1]);
     }
 }

@@ -150,7 +150,9 @@ void slots_free(struct slots *slots)
     if (slots == NULL) {
         return;
     }
-    slots_release(slots);
+    if (slots->page_ids != NULL) { /* else slots_init failed half-way */
+        slots_release(slots);
+    }
     mem_free(slots->page_ids);
     mem_free(slots->addresses);
     mem_free(slots->positions);

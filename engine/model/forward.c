@@ -98,7 +98,7 @@ static struct run *run_of(const struct tile *tile, int32_t r)
             return piece->run;
         }
     }
-    ASSERT(!"a row of the tile lies in one of its pieces");
+    ASSERT(false); /* every row of a tile lies in one of its pieces */
     return NULL;
 }
 
