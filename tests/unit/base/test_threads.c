@@ -139,7 +139,7 @@ static void test_idle_workers_cost_nothing(void **state)
     sleep_us(20000);
     int64_t before = process_cpu_us();
     sleep_us(200000);
-    assert_true(process_cpu_us() - before < 20000); /* spinning would be 600,000 */
+    assert_true(process_cpu_us() - before < 100000); /* spinning would be 600,000 */
     threads_close(threads);
 }
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include "engine/base/mem.h"
 #include "engine/load/gguf.h"
+#include "tests/scale.h"
 #include "tests/unit/load/gguf_writer.h"
 
 static const int64_t matrix_shape[2] = {32, 3};
@@ -382,7 +383,7 @@ static void test_big_vocabulary(void **state)
     const double ms = (double)(after.tv_sec - before.tv_sec) * 1e3 +
                       (double)(after.tv_nsec - before.tv_nsec) * 1e-6;
     print_message("2 x %d strings opened in %.1f ms\n", COUNT, ms);
-    assert_true(ms < 300);
+    assert_true(ms < 300 * test_scale());
     assert_int_equal(gguf_get_array(gguf, "more.text", true, GGUF_STRING, &array, NULL), ERR_OK);
     assert_int_equal(array.count, COUNT);
     for (int i = 0; i < COUNT; i++) {
