@@ -136,7 +136,8 @@ enum err engine_start(struct engine *engine, struct err_info *info)
         .vocab = about->vocab,
         .hidden = about->hidden,
         .context = engine->config.context,
-        .position_max = MODEL_POSITIONS - 1,
+        /* Rows appended later count on from the newest, at most a context of them. */
+        .position_max = MODEL_POSITIONS - 1 - engine->config.context,
         .piece_bytes_max = (int32_t)detokenizer_bound(engine->tokenizer),
         .result_bytes = (size_t)engine->config.result_bytes,
     };

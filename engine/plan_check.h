@@ -12,7 +12,7 @@
 /* What the checks are made against. */
 struct plan_bounds {
     int32_t vocab, hidden, context;
-    int32_t position_max;    /* greatest position the network can take */
+    int32_t position_max;    /* greatest position a plan may name */
     int32_t piece_bytes_max; /* most text bytes of one token */
     size_t result_bytes;     /* bound of one job's results */
 };
