@@ -27,7 +27,7 @@ from numpy_llama import Llama, mask, pool
 
 SEED = 20240817
 VOCAB = 272
-CONTEXT = 64
+CONTEXT = 256
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures", "tiny_llama")
 POOLINGS = ["mean", "cls", "last", "weighted_mean"]
 
