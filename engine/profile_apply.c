@@ -182,8 +182,10 @@ static void fill_infill(
 }
 
 static enum err fill(const struct profile *profile, const struct tokenizer *tokenizer,
-    struct model_info *model, struct err_info *info)
+    struct model_info *out_model, struct err_info *info)
 {
+    struct model_info filled = *out_model;
+    struct model_info *model = &filled;
     fill_infill(profile, tokenizer, model);
     if (profile->modes[KIND_INFILL] && !model->infill_hybrid && !model->infill_fim) {
         return err_set(info, ERR_FORMAT, "infill.modes", "none of them is possible here");
@@ -201,6 +203,7 @@ static enum err fill(const struct profile *profile, const struct tokenizer *toke
         model->moderation_profile, sizeof(model->moderation_profile), "%s", profile->classify.name);
     memcpy(model->prompts, profile->prompts, sizeof(model->prompts));
     model->prompt_count = profile->prompt_count;
+    *out_model = filled;
     return ERR_OK;
 }
 

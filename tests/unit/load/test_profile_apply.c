@@ -1,0 +1,173 @@
+/*
+ * Goal: a profile becomes what the endpoints read, and one that asks for something the engine does
+ * not do is refused by the key's name.
+ * Method: a vocabulary of a few pieces built in memory, with and without fill-in-the-middle tokens;
+ * a table of profiles with one statement each.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/base/mem.h"
+#include "engine/profile_apply.h"
+#include "tests/unit/load/gguf_writer.h"
+
+/* SentencePiece: unknown, BOS and EOS, one word, the byte tokens it falls back on, FIM tokens. */
+static void write_vocabulary(struct gguf_writer *w, bool fim)
+{
+    enum { WORDS = 4, BYTES = 256, COUNT = WORDS + BYTES + 3 };
+    static char byte_pieces[BYTES][8];
+    const char *pieces[COUNT] = {"<unk>", "<s>", "</s>", "a"};
+    int32_t types[COUNT] = {2, 3, 3, 1};
+    float scores[COUNT] = {0};
+    for (int i = 0; i < BYTES; i++) {
+        snprintf(byte_pieces[i], sizeof(byte_pieces[i]), "<0x%02X>", (unsigned)i);
+        pieces[WORDS + i] = byte_pieces[i];
+        types[WORDS + i] = 6;
+    }
+    static const char *const marks[3] = {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"};
+    for (int i = 0; i < 3; i++) {
+        pieces[WORDS + BYTES + i] = fim ? marks[i] : marks[i] + 1;
+        types[WORDS + BYTES + i] = fim ? 3 : 1;
+    }
+    gguf_writer_string(w, "general.architecture", "llama");
+    gguf_writer_string(w, "tokenizer.ggml.model", "llama");
+    gguf_writer_strings(w, "tokenizer.ggml.tokens", pieces, COUNT);
+    gguf_writer_array(w, "tokenizer.ggml.scores", GGUF_F32, scores, COUNT, sizeof(scores));
+    gguf_writer_array(w, "tokenizer.ggml.token_type", GGUF_I32, types, COUNT, sizeof(types));
+    gguf_writer_u32(w, "tokenizer.ggml.unknown_token_id", 0);
+    gguf_writer_u32(w, "tokenizer.ggml.bos_token_id", 1);
+    gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", 2);
+    gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", true);
+}
+
+/* Applies `text` (' stands for ", NULL = no profile) to a fresh model_info. */
+static enum err apply(const char *text, bool fim, struct model_info *model, struct err_info *info)
+{
+    char json[512];
+    struct gguf_writer w;
+    struct gguf *gguf = NULL;
+    struct tokenizer *tokenizer = NULL;
+    size_t count = 0;
+    gguf_writer_init(&w);
+    write_vocabulary(&w, fim);
+    if (text != NULL) {
+        snprintf(json, sizeof(json), "%s", text);
+        for (char *c = json; *c != '\0'; c++) {
+            *c = *c == '\'' ? '"' : *c;
+        }
+        gguf_writer_string(&w, "magnetd.profile", json);
+    }
+    unsigned char *bytes = gguf_writer_finish(&w, &count);
+    gguf_writer_free(&w);
+    assert_int_equal(gguf_open_memory(bytes, count, &gguf, info), ERR_OK);
+    if (tokenizer_open_gguf(gguf, &tokenizer, info) != ERR_OK) {
+        fail_msg("%s: %s", info->where, info->text);
+    }
+    memset(model, 0, sizeof(*model));
+    const enum err err = profile_apply("/nonexistent/x.gguf", NULL, gguf, tokenizer, model, info);
+    tokenizer_close(tokenizer);
+    gguf_close(gguf);
+    free(bytes);
+    return err;
+}
+
+static void test_without_a_profile(void **state)
+{
+    for (int fim = 0; fim < 2; fim++) {
+        struct model_info model;
+        struct err_info info = {0};
+        assert_int_equal(apply(NULL, fim != 0, &model, &info), ERR_OK);
+        assert_true(model.can_generate && model.can_embed && model.can_infill);
+        assert_true(model.can_classify);
+        assert_int_equal(model.embed_attention, ATTENTION_BIDIRECTIONAL);
+        assert_int_equal(model.prompt_attention, ATTENTION_CAUSAL);
+        assert_int_equal(model.embed_pooling, POOLING_MEAN);
+        assert_true(model.infill_hybrid);
+        assert_int_equal(model.infill_fim, fim != 0);
+        assert_int_equal(model.infill_hybrid_first, fim == 0);
+        assert_false(model.calibrated);
+        assert_string_equal(model.moderation_profile, "wildguard");
+        assert_int_equal(model.prompt_count, 0);
+    }
+}
+
+static void test_with_a_profile(void **state)
+{
+    struct model_info model;
+    struct err_info info = {0};
+    const enum err err = apply("{'modes':['embed','infill'],'pooling':'eos',"
+                               "'attention':{'prompt':'bidirectional'},"
+                               "'pool_skip_instruction':true,'prompts':{'q':'query: {text}'},"
+                               "'infill':{'modes':['hybrid','fim'],'span_end':'</s>',"
+                               "'fim':{'prefix':'<fim_prefix>'}},"
+                               "'tokens':{'bos':'add','mask':'a','end':'</s>'},"
+                               "'classify':{'name':'wildguard'}}",
+        true, &model, &info);
+    if (err != ERR_OK) {
+        fail_msg("%s: %s", info.where, info.text);
+    }
+    assert_true(model.can_embed && model.can_infill);
+    assert_false(model.can_generate || model.can_classify);
+    assert_int_equal(model.embed_pooling, POOLING_EOS);
+    assert_int_equal(model.prompt_attention, ATTENTION_BIDIRECTIONAL);
+    assert_true(model.pool_skip_instruction);
+    assert_true(model.infill_hybrid && model.infill_fim && model.infill_hybrid_first);
+    assert_true(model.calibrated);
+    assert_int_equal(model.prompt_count, 1);
+    assert_string_equal(model.prompts[0].name, "q");
+    assert_string_equal(model.prompts[0].text, "query: {text}");
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *text, *where;
+        enum err err;
+    } rows[] = {
+        {"{'x':1}", "magnetd.profile: x", ERR_FORMAT},
+        {"{'token_offset':-1}", "token_offset", ERR_UNSUPPORTED},
+        {"{'infill':{'gap_positions':'collapsed'}}", "infill.gap_positions", ERR_UNSUPPORTED},
+        {"{'infill':{'modes':['glm']}}", "infill.modes", ERR_UNSUPPORTED},
+        {"{'infill':{'modes':['rerank']}}", "infill.modes", ERR_FORMAT},
+        {"{'infill':{'modes':['fim']}}", "infill.modes", ERR_FORMAT},
+        {"{'infill':{'span_end':'a'}}", "infill.span_end", ERR_UNSUPPORTED},
+        {"{'infill':{'span_end':'none'}}", "infill.span_end", ERR_FORMAT},
+        {"{'infill':{'fim':{'style':'incoder'}}}", "infill.fim.style", ERR_UNSUPPORTED},
+        {"{'infill':{'fim':{'order':'spm'}}}", "infill.fim.order", ERR_UNSUPPORTED},
+        {"{'infill':{'fim':{'prefix':'a'}}}", "infill.fim.prefix", ERR_UNSUPPORTED},
+        {"{'infill':{'fim':{'middle':'b'}}}", "infill.fim.middle", ERR_FORMAT},
+        {"{'infill':{'fim':{'end':'a'}}}", "infill.fim.end", ERR_UNSUPPORTED},
+        {"{'tokens':{'bos':'never'}}", "tokens.bos", ERR_UNSUPPORTED},
+        {"{'tokens':{'mask':'b'}}", "tokens.mask", ERR_FORMAT},
+        {"{'tokens':{'end':'a'}}", "tokens.end", ERR_UNSUPPORTED},
+        {"{'tokens':{'end':['</s>','</s>']}}", "tokens.end", ERR_UNSUPPORTED},
+        {"{'classify':{'name':'llama-guard'}}", "classify.name", ERR_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct model_info model;
+        struct err_info info = {0};
+        const enum err err = apply(rows[i].text, false, &model, &info);
+        if (err != rows[i].err || strcmp(info.where, rows[i].where) != 0) {
+            fail_msg("%s: %s at %s (%s), expected %s at %s", rows[i].text, err_word(err),
+                info.where, info.text, err_word(rows[i].err), rows[i].where);
+        }
+        assert_false(model.can_embed || model.infill_hybrid); /* written on success only */
+    }
+    assert_int_equal(mem_bytes(MEM_OTHER), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_a_profile),
+        cmocka_unit_test(test_with_a_profile),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
