@@ -7,7 +7,7 @@ enum {
     LIMIT_STEPS = 130,  /* 64 gaps and some; 2 per moderation question, 63 questions */
     LIMIT_STOPS = 16,
     LIMIT_STOP_BYTES = 256,
-    LIMIT_TOP_LOGPROBS = 20,
+    LIMIT_TOP_LOGPROBS = 100, /* n_probs of /infill; other routes stop at 20 */
     LIMIT_LOGIT_BIAS = 1024,
     LIMIT_GAPS = 64,
     LIMIT_PROMPTS = 16,     /* named prompts of a profile */

@@ -1,0 +1,16 @@
+/* The forms of /classify beside moderation; each plans and writes its reply. Private to api/. */
+#ifndef API_CLASSIFY_H
+#define API_CLASSIFY_H
+
+#include "api/decision.h"
+
+/* `labels`: which of these labels fits each input, or, with multi_label, does each of them. */
+MUST_USE enum err classify_labels_plan(struct call *call, struct err_info *info);
+MUST_USE enum err classify_labels_encode(
+    struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
+/* `questions`: predicates, choices and scores about one input. */
+MUST_USE enum err classify_questions_plan(struct call *call, struct err_info *info);
+MUST_USE enum err classify_questions_encode(
+    struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
+
+#endif

@@ -1,0 +1,497 @@
+/*
+ * /embed and /embed_all: texts or ids to vectors. Mask, pooling and prompts come from the loaded
+ * model's profile unless the request says otherwise.
+ *
+ * What surprises: a text that does not fit is cut in tokens, inside the BOS and EOS the vocabulary
+ * puts around it, and the instruction counts as text. Ids of the client are used as they are, so
+ * nothing is put around those.
+ */
+#include "api/call.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/prompt.h"
+#include "engine/base/assert.h"
+#include "engine/base/utf8.h"
+
+enum { TRUNCATED_NAMED = 64 }; /* indices in X-Truncated-Inputs */
+
+/* What both endpoints ask, resolved against the profile. */
+struct embed_notes {
+    const struct embed_request *request;
+    bool token_vectors;
+    bool *truncated; /* [item_count] */
+};
+
+/* One input on its way to an item. */
+struct embed_input {
+    int32_t index;
+    bool single; /* the request holds one input, not a list */
+    char where[64];
+    struct call_ids ids;
+    int32_t pool_from;
+};
+
+/* ---- decode -------------------------------------------------------------------------------- */
+
+static enum err check_request(const struct embed_request *request, struct err_info *info)
+{
+    if (request->has_prompt_name && request->has_instruction) {
+        return call_fail(info, ERR_INVALID, NULL, "/prompt_name",
+            "prompt_name and instruction exclude each other");
+    }
+    bool ids = request->inputs.form == COMMON_INPUTS_IDS ||
+               (request->inputs.form == COMMON_INPUTS_ID_LISTS);
+    if (ids && (request->has_prompt_name || request->has_instruction)) {
+        return call_fail(info, ERR_INVALID, NULL,
+            request->has_prompt_name ? "/prompt_name" : "/instruction",
+            "token ids are used as they are: no text can be put before them");
+    }
+    return ERR_OK;
+}
+
+static enum err keep_notes(struct call *call, const struct embed_request *request,
+    bool token_vectors, struct err_info *info)
+{
+    struct embed_notes *notes;
+    enum err err = call_basics(call, &request->basics, info);
+    if (err == ERR_OK) {
+        err = check_request(request, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, 1, sizeof(*notes), &notes, info);
+    }
+    if (err == ERR_OK) {
+        notes->request = request;
+        notes->token_vectors = token_vectors;
+        call->state = notes;
+    }
+    return err;
+}
+
+static enum err embed_decode(
+    struct call *call, const char *body, size_t bytes, struct err_info *info)
+{
+    enum err err = call_decode(call, &schema_embed_request, body, bytes, info);
+    return err != ERR_OK ? err : keep_notes(call, call->request, false, info);
+}
+
+/* /embed_all's request as an /embed request: what it lacks is off. */
+static enum err embed_all_decode(
+    struct call *call, const char *body, size_t bytes, struct err_info *info)
+{
+    struct embed_request *request;
+    enum err err = call_decode(call, &schema_embed_all_request, body, bytes, info);
+    if (err == ERR_OK) {
+        err = call_array(call, 1, sizeof(*request), &request, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct embed_all_request *given = call->request;
+    *request = (struct embed_request){.basics = given->basics,
+        .inputs = given->inputs,
+        .truncate = given->truncate,
+        .truncation_direction = given->truncation_direction,
+        .prompt_name = given->prompt_name,
+        .has_prompt_name = given->has_prompt_name,
+        .instruction = given->instruction,
+        .has_instruction = given->has_instruction,
+        .attention = given->attention,
+        .has_attention = given->has_attention};
+    call->request = request;
+    return keep_notes(call, request, true, info);
+}
+
+/* ---- plan: settings ------------------------------------------------------------------------ */
+
+static enum pooling pooling_of(const struct call *call, const struct embed_notes *notes)
+{
+    static const enum pooling words[] = {
+        [EMBED_REQUEST_POOLING_MEAN] = POOLING_MEAN,
+        [EMBED_REQUEST_POOLING_CLS] = POOLING_CLS,
+        [EMBED_REQUEST_POOLING_LAST] = POOLING_LAST,
+        [EMBED_REQUEST_POOLING_EOS] = POOLING_EOS,
+        [EMBED_REQUEST_POOLING_WEIGHTED_MEAN] = POOLING_WEIGHTED_MEAN,
+    };
+    if (notes->token_vectors) {
+        return POOLING_NONE;
+    }
+    return notes->request->has_pooling ? words[notes->request->pooling]
+                                       : call->model->embed_pooling;
+}
+
+static bool is_bidirectional(const struct call *call, const struct embed_request *request)
+{
+    return request->has_attention ? request->attention == COMMON_ATTENTION_BIDIRECTIONAL
+                                  : call->model->embed_attention == ATTENTION_BIDIRECTIONAL;
+}
+
+static enum err unknown_prompt(const struct call *call, struct err_info *info)
+{
+    char names[200] = "";
+    for (int32_t i = 0; i < call->model->prompt_count; i++) {
+        size_t count = strlen(names);
+        (void)snprintf(names + count, sizeof(names) - count, "%s%s", i > 0 ? ", " : "",
+            call->model->prompts[i].name);
+    }
+    return call_fail(info, ERR_LIMIT, "prompt_name_unknown", "/prompt_name", "this model has %s%s",
+        names[0] != '\0' ? "the prompts " : "no prompts", names);
+}
+
+/* The template's text before and after the input. */
+static enum err find_prompt(struct call *call, const struct embed_request *request,
+    struct bound_text *before, struct bound_text *after, struct err_info *info)
+{
+    static const char mark[] = "{text}";
+    *before = *after = call_text("");
+    if (request->has_instruction && request->instruction.count > 0) {
+        const struct bound_text *text = &request->instruction;
+        bool space = isspace((unsigned char)text->bytes[text->count - 1]) != 0;
+        const char *joined = arena_printf(call->arena, "%s%s", text->bytes, space ? "" : " ");
+        if (joined == NULL) {
+            return call_no_memory(info);
+        }
+        *before = call_text(joined);
+    }
+    if (!request->has_prompt_name) {
+        return ERR_OK;
+    }
+    for (int32_t i = 0; i < call->model->prompt_count; i++) {
+        if (strcmp(call->model->prompts[i].name, request->prompt_name.bytes) == 0) {
+            const char *text = call->model->prompts[i].text;
+            const char *at = strstr(text, mark);
+            size_t bytes = at != NULL ? (size_t)(at - text) : strlen(text);
+            *before = (struct bound_text){text, (int32_t)bytes};
+            *after = call_text(at != NULL ? at + strlen(mark) : "");
+            return ERR_OK;
+        }
+    }
+    return unknown_prompt(call, info);
+}
+
+/* ---- plan: one input ----------------------------------------------------------------------- */
+
+static enum err append_id(
+    struct call *call, struct call_ids *ids, int32_t id, struct err_info *info)
+{
+    int32_t *grown;
+    enum err err = call_array(call, (size_t)ids->count + 1, sizeof(*grown), &grown, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    memcpy(grown, ids->ids, (size_t)ids->count * sizeof(*grown));
+    grown[ids->count++] = id;
+    ids->ids = grown;
+    return ERR_OK;
+}
+
+/* BOS + instruction + text + EOS, as the vocabulary and the pooling want. */
+static enum err render_text(struct call *call, const struct embed_notes *notes,
+    const struct bound_text *text, struct embed_input *input, struct err_info *info)
+{
+    struct bound_text before, after;
+    enum err err = find_prompt(call, notes->request, &before, &after, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    /* An instruction is the client's text: no control tokens are parsed in it. */
+    bool trusted = notes->request->has_prompt_name;
+    const struct prompt_part parts[] = {{before, trusted}, {*text, false}, {after, trusted}};
+    err = prompt_render(call, parts, 3, input->where, &input->ids, info);
+    int32_t eos = tokenizer_special(call->tokenizer, TOKEN_EOS);
+    bool wants_eos = tokenizer_adds_eos(call->tokenizer) || pooling_of(call, notes) == POOLING_EOS;
+    bool has_eos =
+        err == ERR_OK && input->ids.count > 0 && input->ids.ids[input->ids.count - 1] == eos;
+    if (err == ERR_OK && wants_eos && !has_eos) {
+        err = append_id(call, &input->ids, eos, info);
+    }
+    if (err != ERR_OK || !call->model->pool_skip_instruction || before.count == 0) {
+        return err;
+    }
+    /* Rows of the text and what follows it: as many as it has when it stands alone. */
+    const struct prompt_part alone[] = {{*text, false}, {after, trusted}};
+    struct call_ids tail;
+    err = prompt_render(call, alone, 2, input->where, &tail, info);
+    int32_t bos = tokenizer_adds_bos(call->tokenizer) ? 1 : 0;
+    if (err == ERR_OK) {
+        int32_t rows = tail.count - bos + (wants_eos && !has_eos ? 1 : 0);
+        input->pool_from = MAX(input->ids.count - rows, 0);
+    }
+    return err;
+}
+
+/* Cuts the middle part, between BOS and EOS, down to what fits. */
+static enum err fit_context(struct call *call, const struct embed_notes *notes, bool verbatim,
+    struct embed_input *input, struct err_info *info)
+{
+    struct call_ids *ids = &input->ids;
+    int32_t cut = ids->count - call->model->context;
+    if (cut <= 0) {
+        return ERR_OK;
+    }
+    if (!notes->request->truncate) {
+        return call_check_context(call, ids->count, input->where, info);
+    }
+    const struct tokenizer *tokenizer = call->tokenizer;
+    int32_t last = ids->ids[ids->count - 1];
+    int32_t head = !verbatim && ids->ids[0] == tokenizer_special(tokenizer, TOKEN_BOS) ? 1 : 0;
+    int32_t tail = !verbatim && last == tokenizer_special(tokenizer, TOKEN_EOS) ? 1 : 0;
+    if (head + tail >= call->model->context) {
+        return call_check_context(call, ids->count, input->where, info);
+    }
+    bool left = notes->request->truncation_direction == COMMON_TRUNCATION_DIRECTION_LEFT;
+    int32_t from = left ? head : ids->count - tail - cut; /* first token that goes */
+    memmove(ids->ids + from, ids->ids + from + cut,
+        (size_t)(ids->count - from - cut) * sizeof(int32_t));
+    ids->count -= cut;
+    if (left) {
+        input->pool_from = input->pool_from > head ? MAX(input->pool_from - cut, head) : 0;
+    }
+    input->pool_from = MIN(input->pool_from, ids->count - 1);
+    notes->truncated[input->index] = true;
+    return ERR_OK;
+}
+
+static enum err read_text(struct call *call, const struct embed_notes *notes,
+    const struct bound_text *text, struct embed_input *input, struct err_info *info)
+{
+    if (call_is_blank(text)) {
+        return call_fail(info, ERR_EMPTY, NULL, input->where, "the input has no text");
+    }
+    call->characters += (int64_t)utf8_length(text->bytes, (size_t)text->count);
+    enum err err = render_text(call, notes, text, input, info);
+    return err != ERR_OK ? err : fit_context(call, notes, false, input, info);
+}
+
+static enum err read_ids(struct call *call, const struct embed_notes *notes,
+    const struct bound_ints *given, struct embed_input *input, struct err_info *info)
+{
+    if (given->count == 0) {
+        return call_fail(info, ERR_EMPTY, NULL, input->where, "the input has no tokens");
+    }
+    enum err err = call_check_ids(call, given, input->where, info);
+    if (err == ERR_OK) {
+        input->ids.count = given->count;
+        err = call_array(call, (size_t)given->count, sizeof(int32_t), &input->ids.ids, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    memcpy(input->ids.ids, given->items, (size_t)given->count * sizeof(int32_t));
+    return fit_context(call, notes, true, input, info);
+}
+
+static enum err read_input(struct call *call, const struct embed_notes *notes, int32_t index,
+    struct embed_input *input, struct err_info *info)
+{
+    const struct common_inputs *inputs = &notes->request->inputs;
+    bool single = inputs->form == COMMON_INPUTS_TEXT || inputs->form == COMMON_INPUTS_IDS;
+    *input = (struct embed_input){.index = index};
+    if (single) {
+        (void)snprintf(input->where, sizeof(input->where), "/inputs");
+    } else {
+        (void)snprintf(input->where, sizeof(input->where), "/inputs/%d", index);
+    }
+    switch (inputs->form) {
+    case COMMON_INPUTS_TEXT:
+        return read_text(call, notes, &inputs->text, input, info);
+    case COMMON_INPUTS_TEXTS:
+        return read_text(call, notes, &inputs->texts.items[index], input, info);
+    case COMMON_INPUTS_IDS:
+        return read_ids(call, notes, &inputs->ids, input, info);
+    case COMMON_INPUTS_ID_LISTS:
+        break;
+    }
+    return read_ids(call, notes, &inputs->id_lists.items[index], input, info);
+}
+
+/* ---- plan ---------------------------------------------------------------------------------- */
+
+static int32_t input_count(const struct common_inputs *inputs)
+{
+    switch (inputs->form) {
+    case COMMON_INPUTS_TEXTS:
+        return inputs->texts.count;
+    case COMMON_INPUTS_ID_LISTS:
+        return inputs->id_lists.count;
+    case COMMON_INPUTS_TEXT:
+    case COMMON_INPUTS_IDS:
+        break;
+    }
+    return 1;
+}
+
+static enum err check_capable(
+    const struct call *call, const struct embed_notes *notes, int32_t count, struct err_info *info)
+{
+    const struct embed_request *request = notes->request;
+    if (!call->model->can_embed) {
+        return call_fail(info, ERR_NOT_CAPABLE, NULL, NULL, "this model makes no vectors");
+    }
+    if (count == 0) {
+        return call_fail(info, ERR_EMPTY, NULL, "/inputs", "the list of inputs is empty");
+    }
+    if (count > call->limits->items_max) {
+        return call_fail(info, ERR_LIMIT, "too_many_inputs", "/inputs",
+            "%d inputs are more than %d", count, call->limits->items_max);
+    }
+    if (request->has_dimensions && request->dimensions > call->model->hidden) {
+        return call_fail(info, ERR_LIMIT, "dimensions_too_large", "/dimensions",
+            "this model's vectors have %d numbers", call->model->hidden);
+    }
+    if (pooling_of(call, notes) == POOLING_EOS &&
+        tokenizer_special(call->tokenizer, TOKEN_EOS) < 0) {
+        return call_fail(info, ERR_NOT_CAPABLE, NULL, "/pooling", "this model has no EOS token");
+    }
+    return ERR_OK;
+}
+
+/* "1,7,9": at most 64 indices, then how many more. */
+static enum err list_truncated(
+    struct call *call, const struct embed_notes *notes, struct err_info *info)
+{
+    struct buf text;
+    buf_init(&text, MEM_REQUESTS, 4096);
+    for (int32_t i = 0; i < call->plan.item_count; i++) {
+        if (notes->truncated[i] && call->truncated_count++ < TRUNCATED_NAMED) {
+            buf_printf(&text, "%s%d", text.count > 0 ? "," : "", i);
+        }
+    }
+    if (call->truncated_count > TRUNCATED_NAMED) {
+        buf_printf(&text, ",+%d", call->truncated_count - TRUNCATED_NAMED);
+    }
+    enum err err = text.failed ? call_no_memory(info) : ERR_OK;
+    if (err == ERR_OK && call->truncated_count > 0) {
+        call->truncated_inputs = arena_copy(call->arena, text.bytes, text.count);
+        err = call->truncated_inputs != NULL ? ERR_OK : call_no_memory(info);
+    }
+    buf_free(&text);
+    return err;
+}
+
+static enum err embed_plan(struct call *call, struct err_info *info)
+{
+    struct embed_notes *notes = call->state;
+    const struct embed_request *request = notes->request;
+    int32_t count = input_count(&request->inputs);
+    struct plan_item *items = NULL;
+    enum err err = check_capable(call, notes, count, info);
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)count, sizeof(*items), &items, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)count, sizeof(bool), &notes->truncated, info);
+    }
+    int64_t tokens = 0;
+    for (int32_t i = 0; err == ERR_OK && i < count; i++) {
+        struct embed_input input;
+        err = read_input(call, notes, i, &input, info);
+        if (err != ERR_OK) {
+            return err;
+        }
+        items[i] = (struct plan_item){.tokens = input.ids.ids,
+            .token_count = input.ids.count,
+            .context_count = is_bidirectional(call, request) ? input.ids.count : 0,
+            .pooling = pooling_of(call, notes),
+            .pool_from = notes->token_vectors ? 0 : input.pool_from,
+            .token_vectors = notes->token_vectors,
+            .normalize = request->normalize,
+            .dimensions = request->has_dimensions ? request->dimensions : 0};
+        tokens += input.ids.count;
+        if (tokens > call->limits->embed_tokens_max) {
+            return call_fail(info, ERR_LIMIT, "too_many_tokens", "/inputs",
+                "the inputs hold more than %d tokens", call->limits->embed_tokens_max);
+        }
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    call->plan = (struct plan){.kind = KIND_EMBED, .items = items, .item_count = count};
+    return list_truncated(call, notes, info);
+}
+
+/* ---- encode -------------------------------------------------------------------------------- */
+
+static void write_vector(
+    struct json_out *out, const struct embed_notes *notes, const struct item_result *result)
+{
+    if (notes->token_vectors) {
+        json_out_array(out);
+        for (int32_t row = 0; row < result->vector_rows; row++) {
+            json_out_floats(out, result->vector + (size_t)row * (size_t)result->vector_dim,
+                (size_t)result->vector_dim);
+        }
+        json_out_end(out);
+    } else if (notes->request->encoding_format == EMBED_REQUEST_ENCODING_FORMAT_BASE64) {
+        json_out_base64_floats(out, result->vector, (size_t)result->vector_dim);
+    } else {
+        json_out_floats(out, result->vector, (size_t)result->vector_dim);
+    }
+}
+
+static void write_details(struct json_out *out, const struct call *call,
+    const struct embed_notes *notes, const struct job *job)
+{
+    struct call_usage usage = call_usage(job);
+    json_out_key(out, "truncated");
+    json_out_array(out);
+    for (int32_t i = 0; i < call->plan.item_count; i++) {
+        if (notes->truncated[i]) {
+            json_out_int(out, i);
+        }
+    }
+    json_out_end(out);
+    json_out_key(out, "usage");
+    json_out_object(out);
+    json_out_key(out, "prompt_tokens");
+    json_out_int(out, usage.prompt);
+    json_out_key(out, "total_tokens");
+    json_out_int(out, usage.prompt);
+    json_out_end(out);
+}
+
+static enum err embed_encode(
+    struct call *call, const struct job *job, struct buf *out, struct err_info *info)
+{
+    const struct embed_notes *notes = call->state;
+    enum common_inputs_form form = notes->request->inputs.form;
+    bool list = form == COMMON_INPUTS_TEXTS || form == COMMON_INPUTS_ID_LISTS;
+    enum err err = call_job_error(job, list ? "/inputs" : NULL, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    struct json_out json;
+    json_out_init(&json, out);
+    if (notes->request->details) {
+        json_out_object(&json);
+        json_out_key(&json, "model");
+        json_out_string(&json, call_model_name(call));
+        json_out_key(&json, "embeddings");
+    }
+    json_out_array(&json);
+    for (int32_t i = 0; i < job->plan.item_count; i++) {
+        write_vector(&json, notes, &job->results[i]);
+    }
+    json_out_end(&json);
+    if (notes->request->details) {
+        write_details(&json, call, notes, job);
+        json_out_end(&json);
+    }
+    return call_written(&json, info);
+}
+
+const struct endpoint endpoint_embed = {.name = "embed",
+    .kind = KIND_EMBED,
+    .family = FAMILY_TEI,
+    .decode = embed_decode,
+    .plan = embed_plan,
+    .encode = embed_encode};
+
+const struct endpoint endpoint_embed_all = {.name = "embed_all",
+    .kind = KIND_EMBED,
+    .family = FAMILY_TEI,
+    .decode = embed_all_decode,
+    .plan = embed_plan,
+    .encode = embed_encode};

@@ -1,0 +1,240 @@
+/*
+ * /infill: fills gaps in a text. Two body forms (infill.h) and two modes: hybrid (the text around
+ * the gaps is bidirectional context, each gap decodes causally at its own place) and fim (the text
+ * rearranged around the vocabulary's fill-in-the-middle tokens, causal).
+ */
+#include "api/infill.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/base/assert.h"
+
+static bool is_llama(const struct infill_request *request)
+{
+    return request->has_input_prefix || request->has_input_suffix;
+}
+
+/* ---- decode -------------------------------------------------------------------------------- */
+
+static enum err check_form(const struct infill_request *request, struct err_info *info)
+{
+    bool gaps = request->has_text || request->has_segments;
+    if (gaps && is_llama(request)) {
+        return call_fail(info, ERR_INVALID, NULL,
+            request->has_input_prefix ? "/input_prefix" : "/input_suffix",
+            "a body has either input_prefix and input_suffix, or text or segments");
+    }
+    if (request->has_text && request->has_segments) {
+        return call_fail(
+            info, ERR_INVALID, NULL, "/segments", "text and segments exclude each other");
+    }
+    if (!gaps && !request->has_input_prefix) {
+        return call_fail(info, ERR_INVALID, "required", "/input_prefix",
+            "input_prefix and input_suffix, or text or segments, are required");
+    }
+    if (!gaps && !request->has_input_suffix) {
+        return call_fail(info, ERR_INVALID, "required", "/input_suffix", "this field is required");
+    }
+    return ERR_OK;
+}
+
+static enum err infill_decode(
+    struct call *call, const char *body, size_t bytes, struct err_info *info)
+{
+    enum err err = call_decode(call, &schema_infill_request, body, bytes, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct infill_request *request = call->request;
+    call->stream = request->stream;
+    err = check_form(request, info);
+    if (err == ERR_OK) {
+        err = call_basics(call, &request->basics, info);
+    }
+    if (err == ERR_OK && request->has_t_max_predict_ms) { /* accepted, not yet obeyed: say so */
+        err = call_ignore(call, "t_max_predict_ms", info);
+    }
+    return err;
+}
+
+/* ---- modes and sampling -------------------------------------------------------------------- */
+
+enum err infill_mode(const struct call *call, enum infill_mode *out_mode, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    bool hybrid = call->model->can_infill && call->model->infill_hybrid;
+    bool fim = call->model->can_infill && call->model->infill_fim;
+    switch (request->mode) {
+    case INFILL_REQUEST_MODE_AUTO:
+        if (fim || hybrid) {
+            *out_mode = fim ? INFILL_FIM : INFILL_HYBRID;
+            return ERR_OK;
+        }
+        break;
+    case INFILL_REQUEST_MODE_HYBRID:
+        if (hybrid) {
+            *out_mode = INFILL_HYBRID;
+            return ERR_OK;
+        }
+        break;
+    case INFILL_REQUEST_MODE_FIM:
+        if (fim) {
+            *out_mode = INFILL_FIM;
+            return ERR_OK;
+        }
+        break;
+    case INFILL_REQUEST_MODE_RERANK:
+    case INFILL_REQUEST_MODE_GLM:
+        break;
+    }
+    return call_fail(
+        info, ERR_NOT_CAPABLE, NULL, "/mode", "this model does not fill gaps in this mode");
+}
+
+/* A key of the map form: a token id in decimal digits. */
+static enum err read_bias_id(
+    const struct call *call, const char *text, int32_t *out_id, struct err_info *info)
+{
+    char *end;
+    long id = strtol(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || id >= tokenizer_vocab(call->tokenizer)) {
+        return call_fail(
+            info, ERR_INVALID, NULL, "/logit_bias", "a key is not a token of the vocabulary");
+    }
+    *out_id = (int32_t)id;
+    return ERR_OK;
+}
+
+static enum err add_bias(struct sampling *sampling, struct logit_bias *biases, int32_t token,
+    float bias, struct err_info *info)
+{
+    if (sampling->logit_bias_count == LIMIT_LOGIT_BIAS) {
+        return call_fail(
+            info, ERR_INVALID, NULL, "/logit_bias", "names more than %d tokens", LIMIT_LOGIT_BIAS);
+    }
+    biases[sampling->logit_bias_count++] = (struct logit_bias){token, bias};
+    return ERR_OK;
+}
+
+/* [id or text, number or false]: a text biases each of its tokens, false bans. */
+static enum err add_pair(struct call *call, struct sampling *sampling, struct logit_bias *biases,
+    const struct infill_request_logit_bias_pairs_item *pair, int32_t index, struct err_info *info)
+{
+    char where[48];
+    struct call_ids ids = {.count = 1};
+    int32_t one = pair->token.id;
+    bool ban = pair->bias.form == INFILL_REQUEST_LOGIT_BIAS_PAIRS_ITEM_BIAS_BAN;
+    (void)snprintf(where, sizeof(where), "/logit_bias/%d/%d", index, ban ? 1 : 0);
+    if (ban && pair->bias.ban) {
+        return call_fail(info, ERR_INVALID, NULL, where, "must be a number or false");
+    }
+    float bias = ban ? -INFINITY : (float)pair->bias.number;
+    enum err err = ERR_OK;
+    if (pair->token.form == INFILL_REQUEST_LOGIT_BIAS_PAIRS_ITEM_TOKEN_TEXT) {
+        err = call_tokenize(call, &pair->token.text, TOKENIZE_CONTINUES, where, &ids, info);
+    } else {
+        ids.ids = &one;
+        if (one >= tokenizer_vocab(call->tokenizer)) {
+            return call_fail(
+                info, ERR_INVALID, "token_out_of_range", where, "is not in the vocabulary");
+        }
+    }
+    for (int32_t i = 0; err == ERR_OK && i < ids.count; i++) {
+        err = add_bias(sampling, biases, ids.ids[i], bias, info);
+    }
+    return err;
+}
+
+static enum err read_biases(struct call *call, struct sampling *sampling, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const struct infill_request_logit_bias *given = &request->logit_bias;
+    struct logit_bias *biases = NULL;
+    enum err err = call_array(call, LIMIT_LOGIT_BIAS, sizeof(*biases), &biases, info);
+    if (given->form == INFILL_REQUEST_LOGIT_BIAS_MAP) {
+        for (int32_t i = 0; err == ERR_OK && i < given->map.count; i++) {
+            int32_t id = 0;
+            err = read_bias_id(call, given->map.items[i].key.bytes, &id, info);
+            if (err == ERR_OK) {
+                err = add_bias(sampling, biases, id, (float)given->map.items[i].value, info);
+            }
+        }
+    } else {
+        for (int32_t i = 0; err == ERR_OK && i < given->pairs.count; i++) {
+            err = add_pair(call, sampling, biases, &given->pairs.items[i], i, info);
+        }
+    }
+    sampling->logit_bias = biases;
+    return err;
+}
+
+enum err infill_sampling(
+    struct call *call, enum infill_mode mode, struct sampling *out_sampling, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    enum err err = call_sampling(call, &request->sampling, request->repeat_penalty,
+        request->repeat_last_n, "", out_sampling, info);
+    if (err == ERR_OK && mode == INFILL_HYBRID && !request->sampling.has_temperature) {
+        out_sampling->temperature = 0;
+    }
+    if (err == ERR_OK && request->has_logit_bias) {
+        err = read_biases(call, out_sampling, info);
+    }
+    return err;
+}
+
+struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_max)
+{
+    return (struct plan_step){
+        .kind = STEP_DECODE, .read_row = read_row, .position = position, .tokens_max = tokens_max};
+}
+
+int32_t infill_text_tokens(const struct step_result *step)
+{
+    return step->token_count - (step->finish == FINISH_EOS && step->token_count > 0 ? 1 : 0);
+}
+
+/* ---- the endpoint -------------------------------------------------------------------------- */
+
+static enum err infill_plan(struct call *call, struct err_info *info)
+{
+    return is_llama(call->request) ? infill_llama_plan(call, info) : infill_gaps_plan(call, info);
+}
+
+static enum err infill_encode(
+    struct call *call, const struct job *job, struct buf *out, struct err_info *info)
+{
+    struct json_out json;
+    enum err err = call_job_error(job, NULL, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    json_out_init(&json, out);
+    err = is_llama(call->request) ? infill_llama_encode(call, job, &json, info)
+                                  : infill_gaps_encode(call, job, &json, info);
+    return err != ERR_OK ? err : call_written(&json, info);
+}
+
+static enum err infill_frame(
+    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
+{
+    return is_llama(call->request) ? infill_llama_frame(call, job, event, out)
+                                   : infill_gaps_frame(call, job, event, out);
+}
+
+static enum err infill_frame_end(struct call *call, const struct job *job, struct buf *out)
+{
+    return is_llama(call->request) ? infill_llama_frame_end(call, job, out)
+                                   : infill_gaps_frame_end(call, job, out);
+}
+
+const struct endpoint endpoint_infill = {.name = "infill",
+    .kind = KIND_INFILL,
+    .family = FAMILY_LLAMA,
+    .decode = infill_decode,
+    .plan = infill_plan,
+    .encode = infill_encode,
+    .frame = infill_frame,
+    .frame_end = infill_frame_end};

@@ -1,0 +1,40 @@
+/*
+ * The two body forms of /infill, each a plan and a reply of its own, and what they share. Private
+ * to api/.
+ *
+ *     gaps      text with marked gaps (or segments): api/infill_gaps.c
+ *     llama     input_prefix and input_suffix, llama.cpp's form: api/infill_llama.c
+ */
+#ifndef API_INFILL_H
+#define API_INFILL_H
+
+#include "api/call.h"
+
+enum infill_mode { INFILL_HYBRID, INFILL_FIM };
+
+/* The mode a request gets on this model; ERR_NOT_CAPABLE when it asks for one that is not there. */
+MUST_USE enum err infill_mode(
+    const struct call *call, enum infill_mode *out_mode, struct err_info *info);
+/* The request's sampling fields. Hybrid gaps are greedy unless a temperature is given. */
+MUST_USE enum err infill_sampling(
+    struct call *call, enum infill_mode mode, struct sampling *out_sampling, struct err_info *info);
+/* A DECODE step with everything off. */
+struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_max);
+/* Tokens of a finished gap that are text: the end token is not. */
+int32_t infill_text_tokens(const struct step_result *step);
+
+MUST_USE enum err infill_gaps_plan(struct call *call, struct err_info *info);
+MUST_USE enum err infill_gaps_encode(
+    struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
+MUST_USE enum err infill_gaps_frame(
+    struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
+MUST_USE enum err infill_gaps_frame_end(struct call *call, const struct job *job, struct buf *out);
+
+MUST_USE enum err infill_llama_plan(struct call *call, struct err_info *info);
+MUST_USE enum err infill_llama_encode(
+    struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
+MUST_USE enum err infill_llama_frame(
+    struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
+MUST_USE enum err infill_llama_frame_end(struct call *call, const struct job *job, struct buf *out);
+
+#endif

@@ -1,0 +1,642 @@
+/*
+ * The gap form of /infill: text with marked gaps, or segments.
+ *
+ * In hybrid mode all text around the gaps is one bidirectional context. Gap k holds `reserve`
+ * positions open; its first token is read from the row of its left neighbour:
+ *
+ *     "A B [gap] C", reserve 2:   tokens     A B C      positions 0 1 4
+ *                                 gap tokens            positions 2 3, first read from row 1
+ *
+ * Sequential gaps are steps of one sequence (a later gap sees earlier fills), independent gaps are
+ * sequences of their own over the same context.
+ */
+#include "api/infill.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "api/fim.h"
+#include "api/sse.h"
+#include "engine/base/assert.h"
+#include "engine/base/utf8.h"
+
+/* One gap with its options resolved. */
+struct gap {
+    const char *id; /* NULL = none */
+    int64_t tokens_max;
+    int32_t tokens_min, reserve; /* reserve: 0 = not given */
+    bool until_length;
+    bool has_stop;
+    struct common_stop stop;
+    char where[48]; /* JSON pointer of its options; "" = the top level */
+};
+
+struct gaps_notes {
+    enum infill_mode mode;
+    struct bound_text *texts; /* [gap_count + 1]: what stands around the gaps */
+    struct gap *gaps;
+    int32_t gap_count;
+    bool independent;
+};
+
+/* ---- reading the body ---------------------------------------------------------------------- */
+
+static struct gap default_gap(const struct infill_request *request)
+{
+    return (struct gap){.tokens_max = request->max_tokens,
+        .tokens_min = request->min_tokens,
+        .reserve = request->has_reserve ? request->reserve : 0,
+        .until_length = request->until == INFILL_REQUEST_UNTIL_LENGTH,
+        .has_stop = request->sampling.has_stop,
+        .stop = request->sampling.stop};
+}
+
+static struct gap gap_of(const struct infill_request *request,
+    const struct infill_request_gap_options *options, int32_t segment)
+{
+    struct gap gap = default_gap(request);
+    (void)snprintf(gap.where, sizeof(gap.where), "/segments/%d/gap", segment);
+    gap.id = options->has_id ? options->id.bytes : NULL;
+    gap.tokens_max = options->has_max_tokens ? options->max_tokens : gap.tokens_max;
+    gap.tokens_min = options->has_min_tokens ? options->min_tokens : gap.tokens_min;
+    gap.reserve = options->has_reserve ? options->reserve : gap.reserve;
+    if (options->has_until) {
+        gap.until_length = options->until == INFILL_REQUEST_UNTIL_LENGTH;
+    }
+    if (options->has_stop) {
+        gap.has_stop = true;
+        gap.stop = options->stop;
+    }
+    return gap;
+}
+
+static enum err add_gap(struct gaps_notes *notes, struct gap gap, struct err_info *info)
+{
+    if (notes->gap_count == LIMIT_GAPS) {
+        return call_fail(info, ERR_INVALID, "too_many_gaps", gap.where[0] ? "/segments" : "/text",
+            "holds more than %d gaps", LIMIT_GAPS);
+    }
+    notes->gaps[notes->gap_count++] = gap;
+    return ERR_OK;
+}
+
+/* Splits `text` at each exact occurrence of the marker. */
+static enum err read_text(struct call *call, struct gaps_notes *notes, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const char *at = request->text.bytes;
+    for (const char *mark; (mark = strstr(at, request->gap.bytes)) != NULL;) {
+        notes->texts[notes->gap_count] = (struct bound_text){at, (int32_t)(mark - at)};
+        enum err err = add_gap(notes, default_gap(request), info);
+        if (err != ERR_OK) {
+            return err;
+        }
+        at = mark + request->gap.count;
+    }
+    notes->texts[notes->gap_count] = call_text(at);
+    return ERR_OK;
+}
+
+static enum err read_segments(struct call *call, struct gaps_notes *notes, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const char *text = "";
+    for (int32_t i = 0; i < request->segments.count; i++) {
+        const struct infill_request_segments_item *segment = &request->segments.items[i];
+        if (segment->form == INFILL_REQUEST_SEGMENTS_ITEM_TEXT) { /* neighbouring texts join */
+            text = arena_printf(call->arena, "%s%s", text, segment->text.text.bytes);
+            if (text == NULL) {
+                return call_no_memory(info);
+            }
+            continue;
+        }
+        notes->texts[notes->gap_count] = call_text(text);
+        enum err err = add_gap(notes, gap_of(request, &segment->gap.gap, i), info);
+        if (err != ERR_OK) {
+            return err;
+        }
+        text = "";
+    }
+    notes->texts[notes->gap_count] = call_text(text);
+    return ERR_OK;
+}
+
+static enum err gap_error(
+    const struct gap *gap, const char *field, struct err_info *info, const char *text)
+{
+    char where[96];
+    (void)snprintf(where, sizeof(where), "%s/%s", gap->where, field);
+    return call_fail(info, ERR_INVALID, NULL, where, "%s", text);
+}
+
+static enum err check_gaps(
+    const struct call *call, const struct gaps_notes *notes, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const char *where = request->has_text ? "/text" : "/segments";
+    if (notes->gap_count == 0) {
+        return call_fail(info, ERR_INVALID, "no_gap", where, "there is no gap");
+    }
+    if (notes->texts[0].count == 0 && !tokenizer_adds_bos(call->tokenizer)) {
+        return call_fail(info, ERR_INVALID, NULL, where, "the first gap has no text before it");
+    }
+    for (int32_t i = 0; i < notes->gap_count; i++) {
+        const struct gap *gap = &notes->gaps[i];
+        if (i > 0 && notes->texts[i].count == 0) {
+            return call_fail(info, ERR_INVALID, NULL, where, "two gaps have no text between them");
+        }
+        if (gap->tokens_min > gap->tokens_max) {
+            return gap_error(gap, "min_tokens", info, "must not be more than max_tokens");
+        }
+        if (gap->reserve > gap->tokens_max) {
+            return gap_error(gap, "reserve", info, "must not be more than max_tokens");
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err read_gaps(struct call *call, struct gaps_notes *notes, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    enum err err = call_array(call, LIMIT_GAPS, sizeof(*notes->gaps), &notes->gaps, info);
+    if (err == ERR_OK) {
+        err = call_array(call, LIMIT_GAPS + 1, sizeof(*notes->texts), &notes->texts, info);
+    }
+    if (err == ERR_OK) {
+        err = request->has_text ? read_text(call, notes, info) : read_segments(call, notes, info);
+    }
+    notes->independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
+    return err != ERR_OK ? err : check_gaps(call, notes, info);
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+static enum err gap_step(
+    struct call *call, const struct gap *gap, struct plan_step *step, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    step->tokens_min = gap->until_length ? 0 : gap->tokens_min;
+    step->ban_end = gap->until_length || request->ignore_eos;
+    return gap->until_length ? ERR_OK : call_stops(call, gap->has_stop, &gap->stop, step, info);
+}
+
+/* Cuts budgets to the room that is left: for all gaps together when they share a sequence. */
+static enum err fit_budgets(
+    const struct call *call, struct gaps_notes *notes, int64_t context, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    int64_t room = call->model->context - context;
+    for (int32_t i = 0; i < notes->gap_count; i++) {
+        struct gap *gap = &notes->gaps[i];
+        int64_t need = gap->tokens_max > 0 ? 1 : 0;
+        if (room < need) {
+            return call_check_context(call, call->model->context - room + need,
+                request->has_text ? "/text" : "/segments", info);
+        }
+        gap->tokens_max = MIN(gap->tokens_max, room);
+        gap->tokens_min = (int32_t)MIN(gap->tokens_min, gap->tokens_max);
+        if (gap->reserve == 0 || gap->reserve > gap->tokens_max) {
+            gap->reserve = (int32_t)gap->tokens_max;
+        }
+        room -= notes->independent ? 0 : gap->tokens_max;
+    }
+    return ERR_OK;
+}
+
+/* ---- hybrid -------------------------------------------------------------------------------- */
+
+/* The context's tokens, text by text, BOS first; counts[i] = tokens up to the end of text i. */
+static enum err context_ids(struct call *call, const struct gaps_notes *notes,
+    struct call_ids *out_ids, int32_t *counts, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    struct call_ids *pieces = NULL;
+    struct call_ids ids = {.count = tokenizer_adds_bos(call->tokenizer) ? 1 : 0};
+    int32_t piece_count = notes->gap_count + 1;
+    enum err err = call_array(call, (size_t)piece_count, sizeof(*pieces), &pieces, info);
+    for (int32_t i = 0; err == ERR_OK && i < piece_count; i++) {
+        err = call_tokenize(call, &notes->texts[i], i > 0 ? TOKENIZE_CONTINUES : 0,
+            request->has_text ? "/text" : "/segments", &pieces[i], info);
+        ids.count += err == ERR_OK ? pieces[i].count : 0;
+        counts[i] = ids.count;
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)ids.count, sizeof(int32_t), &ids.ids, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (tokenizer_adds_bos(call->tokenizer)) {
+        ids.ids[0] = tokenizer_special(call->tokenizer, TOKEN_BOS);
+    }
+    for (int32_t i = 0; i < piece_count; i++) {
+        if (pieces[i].count > 0) {
+            memcpy(ids.ids + counts[i] - pieces[i].count, pieces[i].ids,
+                (size_t)pieces[i].count * sizeof(int32_t));
+        }
+    }
+    *out_ids = ids;
+    return ERR_OK;
+}
+
+/* Positions of the context with the gaps held open, and one step a gap. */
+static enum err lay_out(struct call *call, const struct gaps_notes *notes,
+    const struct call_ids *ids, const int32_t *counts, int32_t *positions, struct plan_step *steps,
+    struct err_info *info)
+{
+    int32_t position = 0;
+    int32_t row = 0;
+    for (int32_t i = 0; i <= notes->gap_count; i++) {
+        for (; row < counts[i]; row++) {
+            positions[row] = position++;
+        }
+        if (i < notes->gap_count) {
+            const struct gap *gap = &notes->gaps[i];
+            steps[i] = infill_step(row - 1, position, (int32_t)gap->tokens_max);
+            position += gap->reserve;
+            enum err err = gap_step(call, gap, &steps[i], info);
+            if (err != ERR_OK) {
+                return err;
+            }
+        }
+    }
+    ASSERT(row == ids->count);
+    return ERR_OK;
+}
+
+static enum err plan_hybrid(struct call *call, struct gaps_notes *notes,
+    const struct sampling *sampling, struct err_info *info)
+{
+    struct call_ids ids;
+    int32_t counts[LIMIT_GAPS + 1];
+    int32_t *positions = NULL;
+    struct plan_step *steps = NULL;
+    struct plan_item *items = NULL;
+    int32_t item_count = notes->independent ? notes->gap_count : 1;
+    enum err err = context_ids(call, notes, &ids, counts, info);
+    if (err == ERR_OK) {
+        err = fit_budgets(call, notes, ids.count, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)ids.count, sizeof(*positions), &positions, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)notes->gap_count, sizeof(*steps), &steps, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)item_count, sizeof(*items), &items, info);
+    }
+    if (err == ERR_OK) {
+        err = lay_out(call, notes, &ids, counts, positions, steps, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    for (int32_t i = 0; i < item_count; i++) {
+        items[i] = (struct plan_item){.tokens = ids.ids,
+            .positions = positions,
+            .token_count = ids.count,
+            .context_count = ids.count,
+            .steps = notes->independent ? &steps[i] : steps,
+            .step_count = notes->independent ? 1 : notes->gap_count,
+            .sampling = *sampling};
+        items[i].sampling.sample_index = (uint32_t)i;
+    }
+    call->plan = (struct plan){.kind = KIND_INFILL, .items = items, .item_count = item_count};
+    return ERR_OK;
+}
+
+/* ---- fim ----------------------------------------------------------------------------------- */
+
+/* Text before gap k, without fills (they are not known when the plan is made). */
+static enum err text_before(struct call *call, const struct gaps_notes *notes, int32_t k,
+    struct bound_text *out_text, struct err_info *info)
+{
+    struct buf text;
+    buf_init(&text, MEM_REQUESTS, (size_t)8 << 20);
+    for (int32_t i = 0; i <= k; i++) {
+        buf_append(&text, notes->texts[i].bytes, (size_t)notes->texts[i].count);
+    }
+    char *copy =
+        text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
+    *out_text = (struct bound_text){copy, (int32_t)text.count};
+    buf_free(&text);
+    return copy != NULL ? ERR_OK : call_no_memory(info);
+}
+
+static enum err fim_item(struct call *call, struct gaps_notes *notes, int32_t k,
+    const struct call_ids *stops, struct plan_item *item, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const char *where = request->has_text ? "/text" : "/segments";
+    struct gap *gap = &notes->gaps[k];
+    struct fim_texts texts = {.suffix = notes->texts[k + 1],
+        .after_mid = call_text(""),
+        .repo = call_text(""),
+        .filename = call_text("")};
+    struct fim_ids ids = {0};
+    struct call_ids prompt = {0};
+    struct plan_step *step = NULL;
+    bool suffix_first =
+        request->has_fim_order && request->fim_order == INFILL_REQUEST_FIM_ORDER_SPM;
+    enum err err = text_before(call, notes, k, &texts.prefix, info);
+    if (err == ERR_OK) {
+        err = fim_window(call, &texts, INT32_MAX, &ids, info);
+    }
+    if (err == ERR_OK && ids.truncated) {
+        err = call_fail(info, ERR_CONTEXT, NULL, where, "the text around a gap is too long");
+    }
+    if (err == ERR_OK) {
+        err = fim_prompt(call, &ids, suffix_first, &prompt, info);
+    }
+    if (err == ERR_OK) {
+        err = call_check_context(
+            call, prompt.count + (gap->tokens_max > 0 ? (int64_t)1 : 0), where, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, 1, sizeof(*step), &step, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    gap->tokens_max = MIN(gap->tokens_max, call->model->context - prompt.count);
+    gap->tokens_min = (int32_t)MIN(gap->tokens_min, gap->tokens_max);
+    *step = infill_step(-1, -1, (int32_t)gap->tokens_max);
+    step->stop_tokens = stops->ids;
+    step->stop_token_count = stops->count;
+    *item = (struct plan_item){
+        .tokens = prompt.ids, .token_count = prompt.count, .steps = step, .step_count = 1};
+    return gap_step(call, gap, step, info);
+}
+
+static enum err plan_fim(struct call *call, struct gaps_notes *notes,
+    const struct sampling *sampling, struct err_info *info)
+{
+    struct plan_item *items = NULL;
+    struct call_ids stops = {0};
+    if (notes->gap_count > 1 && !notes->independent) {
+        return call_fail(info, ERR_NOT_CAPABLE, NULL, "/spans",
+            "several gaps in mode fim are filled independently only");
+    }
+    notes->independent = true;
+    enum err err = call_array(call, (size_t)notes->gap_count, sizeof(*items), &items, info);
+    if (err == ERR_OK) {
+        err = call_array(call, LIMIT_STOP_TOKENS, sizeof(int32_t), &stops.ids, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    stops.count = fim_stop_tokens(call->tokenizer, stops.ids);
+    for (int32_t i = 0; err == ERR_OK && i < notes->gap_count; i++) {
+        err = fim_item(call, notes, i, &stops, &items[i], info);
+        items[i].sampling = *sampling;
+        items[i].sampling.sample_index = (uint32_t)i;
+    }
+    call->plan = (struct plan){.kind = KIND_INFILL, .items = items, .item_count = notes->gap_count};
+    return err;
+}
+
+/* ---- plan ---------------------------------------------------------------------------------- */
+
+enum err infill_gaps_plan(struct call *call, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    struct gaps_notes *notes = NULL;
+    struct sampling sampling;
+    enum err err = call_array(call, 1, sizeof(*notes), &notes, info);
+    if (err == ERR_OK) {
+        err = infill_mode(call, &notes->mode, info);
+    }
+    if (err == ERR_OK) {
+        err = read_gaps(call, notes, info);
+    }
+    if (err == ERR_OK) {
+        err = infill_sampling(call, notes->mode, &sampling, info);
+    }
+    if (err == ERR_OK) {
+        err = notes->mode == INFILL_FIM ? plan_fim(call, notes, &sampling, info)
+                                        : plan_hybrid(call, notes, &sampling, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    call->state = notes;
+    call->plan.stream = request->stream && call->plan.item_count == 1;
+    for (int32_t i = 0; i <= notes->gap_count; i++) {
+        call->characters +=
+            (int64_t)utf8_length(notes->texts[i].bytes, (size_t)notes->texts[i].count);
+    }
+    return ERR_OK;
+}
+
+/* ---- encode -------------------------------------------------------------------------------- */
+
+static const struct step_result *gap_result(
+    const struct gaps_notes *notes, const struct job *job, int32_t k)
+{
+    return notes->independent ? &job->results[k].steps[0] : &job->results[0].steps[k];
+}
+
+static const char *finish_word(enum finish finish)
+{
+    switch (finish) {
+    case FINISH_EOS:
+        return "stop";
+    case FINISH_STOP_STRING:
+        return "stop_string";
+    case FINISH_TIMEOUT:
+        return "timeout";
+    case FINISH_NONE:
+    case FINISH_LENGTH:
+    case FINISH_CANCELLED:
+    case FINISH_ERROR:
+        break;
+    }
+    return "length";
+}
+
+static void write_gap(struct json_out *out, const struct gap *gap, int32_t index,
+    const struct step_result *step, size_t start)
+{
+    int32_t tokens = infill_text_tokens(step);
+    double logprob = 0;
+    for (int32_t i = 0; i < tokens; i++) {
+        logprob += (double)step->logprobs[i];
+    }
+    json_out_object(out);
+    json_out_key(out, "index");
+    json_out_int(out, index);
+    json_out_key(out, "id");
+    json_out_string(out, gap->id);
+    json_out_key(out, "text");
+    json_out_bytes(out, step->text, (size_t)step->text_bytes);
+    json_out_key(out, "start");
+    json_out_int(out, (int64_t)start);
+    json_out_key(out, "end");
+    json_out_int(out, (int64_t)(start + utf8_length(step->text, (size_t)step->text_bytes)));
+    json_out_key(out, "tokens");
+    json_out_int(out, tokens);
+    json_out_key(out, "finish_reason");
+    json_out_string(out, finish_word(step->finish));
+    json_out_key(out, "logprob");
+    json_out_float(out, (float)logprob);
+    json_out_end(out);
+}
+
+/* The whole text, and the gaps with their places in it. */
+static void write_texts(struct json_out *out, const struct gaps_notes *notes, const struct job *job)
+{
+    struct buf whole;
+    buf_init(&whole, MEM_REQUESTS, (size_t)64 << 20);
+    for (int32_t i = 0; i <= notes->gap_count; i++) {
+        buf_append(&whole, notes->texts[i].bytes, (size_t)notes->texts[i].count);
+        if (i < notes->gap_count) {
+            const struct step_result *step = gap_result(notes, job, i);
+            buf_append(&whole, step->text, (size_t)step->text_bytes);
+        }
+    }
+    json_out_key(out, "text");
+    json_out_bytes(out, whole.bytes != NULL ? whole.bytes : "", whole.count);
+    out->buf->failed |= whole.failed;
+    buf_free(&whole);
+    json_out_key(out, "gaps");
+    json_out_array(out);
+    size_t at = 0; /* in characters of the whole text */
+    for (int32_t i = 0; i < notes->gap_count; i++) {
+        const struct step_result *step = gap_result(notes, job, i);
+        at += utf8_length(notes->texts[i].bytes, (size_t)notes->texts[i].count);
+        write_gap(out, &notes->gaps[i], i, step, at);
+        at += utf8_length(step->text, (size_t)step->text_bytes);
+    }
+    json_out_end(out);
+}
+
+/* Independent hybrid gaps share one prompt, which counts once. */
+static void write_usage(struct json_out *out, const struct gaps_notes *notes, const struct job *job)
+{
+    struct call_usage usage = call_usage(job);
+    if (notes->mode == INFILL_HYBRID) {
+        usage.prompt = job->results[0].prompt_tokens;
+        usage.cached = job->results[0].cached_tokens;
+    }
+    usage.generated = 0;
+    for (int32_t i = 0; i < notes->gap_count; i++) {
+        usage.generated += infill_text_tokens(gap_result(notes, job, i));
+    }
+    json_out_key(out, "usage");
+    json_out_object(out);
+    json_out_key(out, "prompt_tokens");
+    json_out_int(out, usage.prompt);
+    json_out_key(out, "completion_tokens");
+    json_out_int(out, usage.generated);
+    json_out_key(out, "total_tokens");
+    json_out_int(out, usage.prompt + usage.generated);
+    json_out_key(out, "prompt_tokens_details");
+    json_out_object(out);
+    json_out_key(out, "cached_tokens");
+    json_out_int(out, usage.cached);
+    json_out_end(out);
+    json_out_end(out);
+}
+
+static void write_reply(
+    struct json_out *out, const struct call *call, const struct job *job, bool stop)
+{
+    const struct infill_request *request = call->request;
+    const struct gaps_notes *notes = call->state;
+    bool independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
+    json_out_object(out);
+    write_texts(out, notes, job);
+    json_out_key(out, "mode");
+    json_out_string(out, notes->mode == INFILL_FIM ? "fim" : "hybrid");
+    json_out_key(out, "spans");
+    json_out_string(out, independent ? "independent" : "sequential");
+    json_out_key(out, "model");
+    json_out_string(out, call_model_name(call));
+    write_usage(out, notes, job);
+    json_out_key(out, "timings");
+    call_write_timings(out, job);
+    if (stop) {
+        json_out_key(out, "stop");
+        json_out_bool(out, true);
+    }
+    json_out_end(out);
+}
+
+enum err infill_gaps_encode(
+    struct call *call, const struct job *job, struct json_out *out, struct err_info *info)
+{
+    (void)info;
+    write_reply(out, call, job, false);
+    return ERR_OK;
+}
+
+/* ---- stream -------------------------------------------------------------------------------- */
+
+/* {"gap":0,"text":"old","tokens":[..]} */
+static void frame_text(struct buf *out, int32_t gap, const char *text, int32_t bytes,
+    const int32_t *tokens, int32_t token_count)
+{
+    struct json_out json;
+    sse_begin(&json, out);
+    json_out_object(&json);
+    json_out_key(&json, "gap");
+    json_out_int(&json, gap);
+    json_out_key(&json, "text");
+    json_out_bytes(&json, text, (size_t)bytes);
+    json_out_key(&json, "tokens");
+    json_out_array(&json);
+    for (int32_t i = 0; i < token_count; i++) {
+        json_out_int(&json, tokens[i]);
+    }
+    json_out_end(&json);
+    json_out_end(&json);
+    sse_end(&json);
+}
+
+static void frame_finish(struct buf *out, int32_t gap, enum finish finish)
+{
+    struct json_out json;
+    sse_begin(&json, out);
+    json_out_object(&json);
+    json_out_key(&json, "gap");
+    json_out_int(&json, gap);
+    json_out_key(&json, "finish_reason");
+    json_out_string(&json, finish_word(finish));
+    json_out_end(&json);
+    sse_end(&json);
+}
+
+enum err infill_gaps_frame(
+    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
+{
+    const struct gaps_notes *notes = call->state;
+    int32_t gap = notes->independent ? event->item : event->step;
+    const struct step_result *step = &job->results[event->item].steps[event->step];
+    if (event->finish != FINISH_EOS || event->text_bytes > 0) {
+        int32_t shown = event->finish == FINISH_EOS ? 0 : 1;
+        frame_text(
+            out, gap, step->text + event->text_from, event->text_bytes, &event->token, shown);
+    }
+    if (event->last) {
+        frame_finish(out, gap, event->finish);
+    }
+    return out->failed ? ERR_NO_MEMORY : ERR_OK;
+}
+
+/* Gaps that ran as several sequences come whole; then the reply. */
+enum err infill_gaps_frame_end(struct call *call, const struct job *job, struct buf *out)
+{
+    const struct gaps_notes *notes = call->state;
+    for (int32_t i = 0; i < notes->gap_count && job->plan.item_count > 1; i++) {
+        const struct step_result *step = gap_result(notes, job, i);
+        frame_text(out, i, step->text, step->text_bytes, step->tokens, infill_text_tokens(step));
+        frame_finish(out, i, step->finish);
+    }
+    struct json_out json;
+    struct err_info unused;
+    sse_begin(&json, out);
+    write_reply(&json, call, job, true);
+    enum err err = call_written(&json, &unused);
+    sse_end(&json);
+    return err;
+}

@@ -1,0 +1,28 @@
+/*
+ * The reply of llama.cpp's form of /infill, member by member, so that `response_fields` can pick
+ * any of them. Private to api/.
+ */
+#ifndef API_INFILL_REPLY_H
+#define API_INFILL_REPLY_H
+
+#include "api/infill.h"
+
+struct infill_llama_notes {
+    enum infill_mode mode;
+    struct call_ids prompt; /* what was fed, in slot order */
+    bool truncated;
+    /* Streams: bytes of text already sent; whether n_indent has ended the text. */
+    size_t sent;
+    bool cut;
+};
+
+/* Item `index` as one object; `stream` = the last frame, whose content was sent before. */
+MUST_USE enum err infill_reply_write(struct call *call, const struct job *job, int32_t index,
+    bool stream, struct json_out *out, struct err_info *info);
+/* Bytes of text that may be shown: all, or up to the first line after the first that is indented by
+ * fewer than n_indent columns. Unless the text has ended, the blank beginning of a last line is
+ * held back. *out_cut says whether such a line was met. */
+size_t infill_reply_visible(
+    const char *text, size_t bytes, int32_t n_indent, bool ended, bool *out_cut);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * Moderation with the WildGuard template (Han et al., arXiv 2406.18495): the answer's lines are
+ * forced, only the values are read, so it cannot fail to parse. On a model without a moderation
+ * profile the same template gives numbers that are not calibrated; /info says so.
+ */
+#ifndef API_MODERATION_H
+#define API_MODERATION_H
+
+#include "api/call.h"
+
+/* One item a prompt (and response, when it is not empty). */
+struct moderation_case {
+    struct bound_text prompt, response;
+    char where[64]; /* JSON pointer of the case's prompt */
+};
+
+MUST_USE enum err moderation_plan(
+    struct call *call, const struct moderation_case *cases, int32_t count, struct err_info *info);
+/* The three members prompt_harmfulness, response_harmfulness, response_refusal of one case, into
+ * an open object. */
+void moderation_write(struct json_out *out, const struct item_result *result, bool has_response);
+
+#endif

@@ -1,0 +1,197 @@
+/* Rendering of templates; see prompt.h. */
+#include "api/prompt.h"
+
+#include <string.h>
+
+struct render {
+    struct call *call;
+    struct token_list list;
+    struct buf text; /* waits to be tokenized */
+    const char *where;
+    struct err_info *info;
+};
+
+static enum err flush_text(struct render *render)
+{
+    if (render->text.failed) {
+        return call_no_memory(render->info);
+    }
+    if (render->text.count == 0) {
+        return ERR_OK;
+    }
+    enum err err = tokenizer_encode(render->call->tokenizer, render->text.bytes, render->text.count,
+        0, &render->list, render->info);
+    buf_clear(&render->text);
+    return err;
+}
+
+/* Splits a template's text at the control tokens it spells. */
+static enum err add_trusted(struct render *render, const struct bound_text *text)
+{
+    const struct tokenizer *tokenizer = render->call->tokenizer;
+    struct token_list list;
+    int32_t(*spans)[2] = NULL;
+    token_list_init(&list, text->count + 8);
+    enum err err = tokenizer_encode_spans(
+        tokenizer, text->bytes, (size_t)text->count, TOKENIZE_SPECIAL, &list, &spans, render->info);
+    int32_t from = 0;
+    for (int32_t i = 0; err == ERR_OK && i < list.count; i++) {
+        if (tokenizer_is_control(tokenizer, list.ids[i]) && spans[i][1] > spans[i][0]) {
+            buf_append(&render->text, text->bytes + from, (size_t)(spans[i][0] - from));
+            from = spans[i][1];
+            err = flush_text(render);
+            if (err == ERR_OK) {
+                err = token_list_add(&render->list, list.ids[i], render->info);
+            }
+        }
+    }
+    if (err == ERR_OK) {
+        buf_append(&render->text, text->bytes + from, (size_t)(text->count - from));
+    }
+    mem_free(spans);
+    token_list_free(&list);
+    return err;
+}
+
+static enum err add_parts(struct render *render, const struct prompt_part *parts, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (!parts[i].trusted) {
+            buf_append(&render->text, parts[i].text.bytes, (size_t)parts[i].text.count);
+            continue;
+        }
+        enum err err = add_trusted(render, &parts[i].text);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return flush_text(render);
+}
+
+/* BOS, unless the template spells it itself. */
+static enum err take_ids(struct render *render, struct call_ids *out_ids)
+{
+    const struct tokenizer *tokenizer = render->call->tokenizer;
+    const struct token_list *list = &render->list;
+    int32_t bos = tokenizer_special(tokenizer, TOKEN_BOS);
+    bool add = tokenizer_adds_bos(tokenizer) && !(list->count > 0 && list->ids[0] == bos);
+    struct call_ids ids = {.count = list->count + (add ? 1 : 0)};
+    enum err err =
+        call_array(render->call, (size_t)ids.count, sizeof(int32_t), &ids.ids, render->info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (add) {
+        ids.ids[0] = bos;
+    }
+    if (list->count > 0) {
+        memcpy(ids.ids + (add ? 1 : 0), list->ids, (size_t)list->count * sizeof(int32_t));
+    }
+    *out_ids = ids;
+    return ERR_OK;
+}
+
+enum err prompt_render(struct call *call, const struct prompt_part *parts, int32_t count,
+    const char *where, struct call_ids *out_ids, struct err_info *info)
+{
+    struct render render = {.call = call, .where = where, .info = info};
+    token_list_init(&render.list, LIMIT_CONTEXT * 8);
+    buf_init(&render.text, MEM_REQUESTS, (size_t)64 << 20);
+    enum err err = add_parts(&render, parts, count);
+    if (err == ERR_OK) {
+        err = take_ids(&render, out_ids);
+    } else if (err == ERR_TOKENIZER || err == ERR_LIMIT) {
+        (void)call_fail(info, err, NULL, where, "the text could not be turned into tokens");
+    }
+    buf_free(&render.text);
+    token_list_free(&render.list);
+    return err;
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+/* Tokens all answers begin with. */
+static int32_t shared_prefix(const struct call_ids *answers, int32_t count)
+{
+    int32_t shared = 0;
+    for (;; shared++) {
+        for (int32_t i = 0; i < count; i++) {
+            if (shared >= answers[i].count || answers[i].ids[shared] != answers[0].ids[shared]) {
+                return shared;
+            }
+        }
+    }
+}
+
+static enum err check_distinct(
+    const struct plan_choice *choices, int32_t count, struct err_info *info)
+{
+    for (int32_t i = 0; i < count; i++) {
+        bool clash = choices[i].token_count == 0;
+        for (int32_t k = 0; k < i && !clash; k++) {
+            clash = choices[k].tokens[0] == choices[i].tokens[0];
+        }
+        if (clash) {
+            return call_fail(info, ERR_NOT_CAPABLE, NULL, NULL,
+                "this vocabulary does not tell the answers apart by one token");
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err tokenize_answers(struct call *call, const char *line, const char *const *values,
+    int32_t count, struct call_ids *answers, struct err_info *info)
+{
+    for (int32_t i = 0; i < count; i++) {
+        const char *text = arena_printf(call->arena, "%s%s", line, values[i]);
+        if (text == NULL) {
+            return call_no_memory(info);
+        }
+        struct bound_text bound = call_text(text);
+        enum err err = call_tokenize(call, &bound, TOKENIZE_CONTINUES, "", &answers[i], info);
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err prompt_line(struct call *call, const char *line, const char *const *values,
+    int32_t value_count, struct plan_step *steps, struct err_info *info)
+{
+    struct call_ids *answers;
+    struct plan_choice *choices;
+    enum err err = call_array(call, (size_t)value_count, sizeof(*answers), &answers, info);
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)value_count, sizeof(*choices), &choices, info);
+    }
+    if (err == ERR_OK) {
+        err = tokenize_answers(call, line, values, value_count, answers, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    int32_t shared = shared_prefix(answers, value_count);
+    for (int32_t i = 0; i < value_count; i++) {
+        choices[i] = (struct plan_choice){answers[i].ids + shared, answers[i].count - shared};
+    }
+    err = check_distinct(choices, value_count, info);
+    if (err == ERR_OK && shared == 0) {
+        err = call_fail(info, ERR_NOT_CAPABLE, NULL, NULL, "the answers share no beginning");
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    steps[0] = (struct plan_step){.kind = STEP_FORCE,
+        .read_row = -1,
+        .position = -1,
+        .tokens = answers[0].ids,
+        .token_count = shared,
+        .top_logprobs = -1};
+    steps[1] = (struct plan_step){.kind = STEP_CHOOSE,
+        .read_row = -1,
+        .position = -1,
+        .choices = choices,
+        .choice_count = value_count};
+    return ERR_OK;
+}
