@@ -4,7 +4,7 @@
  * x = n ln2 + r with n whole and |r| <= ln2/2; exp(x) = 2^n exp(r). ln2 is split in two floats, so
  * that r keeps its precision; exp(r) is 1 + r + r^2 q(r), q of degree 4 fitted to the least
  * greatest relative error, 3.1e-9, far below half a unit in the last place (6e-8). Together the
- * result is within 1 ulp of exp(x), which tests/kernels/test_exp.c checks for every float.
+ * result is within 1.01 ulp of exp(x), which tests/kernels/test_exp.c checks for every float.
  *
  * Results below the smallest normal float are 0: exp(-inf) = 0, exp(+inf) = +inf, exp(NaN) = NaN,
  * exp(0) = 1 exactly. A lane's result depends on that lane alone.
