@@ -213,10 +213,10 @@ bool audit_accepts(struct field accept)
 {
     static const char *const admitted[] = {
         "*/*", "application/*", "application/json", "text/*", "text/event-stream"};
-    const char *end = accept.bytes + accept.count;
     if (accept.bytes == NULL || accept.count == 0) {
         return true;
     }
+    const char *end = accept.bytes + accept.count;
     for (const char *at = accept.bytes; at <= end;) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         const char *stop = comma != NULL ? comma : end;
