@@ -1,0 +1,274 @@
+/*
+ * Benchmark of the engine on a model file: prefill and decode, beside the machine's limits measured
+ * in the same run. Not a test: it prints a table, or CSV.
+ *
+ *     bench_engine MODEL [--threads N] [--csv] [word...]     only lines whose name holds a word
+ *
+ * Prefill is a causal prompt of which only the last row is read, so no head is computed; decode is
+ * B sequences of a given context generating greedily together, from the moment the last of them
+ * has its first token. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
+ * measured FMA peak for prefill, and against all weights read once a step at the measured read
+ * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+#include "engine/base/threads.h"
+#include "engine/engine.h"
+#include "tests/bench/limits.h"
+
+enum {
+    ROUNDS = 5,
+    DECODE_TOKENS = 24,
+    BATCH_MAX = 32,
+    PROMPT_MAX = 4096,
+    FMA_ROUNDS = 200000,
+    READ_BYTES = 256 << 20,
+};
+
+struct bench {
+    struct engine *engine;
+    const char *model_path;
+    int32_t threads;
+    bool csv;
+    char **words;
+    int word_count;
+    double flops, read_bytes; /* the machine's limits, per second */
+    double token_flops;       /* of one prompt token, without the head */
+    double weight_bytes;      /* read by one decode step */
+    double head_flops;
+    unsigned char *pool;
+    int32_t tokens[PROMPT_MAX];
+};
+
+static bool wanted(const struct bench *bench, const char *name)
+{
+    bool any = bench->word_count == 0;
+    for (int i = 0; i < bench->word_count; i++) {
+        any |= strstr(name, bench->words[i]) != NULL;
+    }
+    return any;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, by_size);
+    return values[ROUNDS / 2];
+}
+
+/* ---- limits -------------------------------------------------------------------------------- */
+
+static void fma_chunk(void *context, int32_t chunk, int32_t thread)
+{
+    limits_fma(FMA_ROUNDS);
+}
+
+static void read_chunk(void *context, int32_t chunk, int32_t thread)
+{
+    const struct bench *bench = context;
+    size_t each = READ_BYTES / (size_t)bench->threads;
+    limits_read(bench->pool + (size_t)chunk * each, each);
+}
+
+static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *bench)
+{
+    double rounds[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        int64_t from = clock_now_us(NULL);
+        threads_run(threads, bench->threads, fn, bench);
+        rounds[i] = (double)(clock_now_us(NULL) - from) * 1e-6;
+    }
+    return median(rounds);
+}
+
+static bool measure_limits(struct bench *bench)
+{
+    struct threads *threads;
+    bench->pool = mem_alloc(MEM_OTHER, READ_BYTES);
+    if (bench->pool == NULL || threads_open(bench->threads, &threads) != ERR_OK) {
+        return false;
+    }
+    memset(bench->pool, 1, READ_BYTES);
+    bench->flops =
+        limits_fma_flops(FMA_ROUNDS) * bench->threads / seconds_of(threads, fma_chunk, bench);
+    bench->read_bytes = READ_BYTES / seconds_of(threads, read_chunk, bench);
+    threads_close(threads);
+    mem_free(bench->pool);
+    return true;
+}
+
+/* ---- runs ---------------------------------------------------------------------------------- */
+
+struct shape {
+    int32_t prompt, batch, tokens;
+};
+
+static struct job *start(
+    struct bench *bench, const struct shape *shape, struct plan_item *item, struct plan_step *step)
+{
+    struct job *job;
+    struct err_info info = {0};
+    *step = (struct plan_step){.kind = STEP_DECODE,
+        .read_row = -1,
+        .position = -1,
+        .tokens_max = shape->tokens,
+        .ban_end = true,
+        .top_logprobs = -1};
+    *item = (struct plan_item){.tokens = bench->tokens,
+        .token_count = shape->prompt,
+        .pooling = shape->tokens == 0 ? POOLING_LAST : POOLING_NONE,
+        .steps = step,
+        .step_count = shape->tokens > 0,
+        .sampling = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1}};
+    if (engine_acquire(bench->engine, &job) != ERR_OK) {
+        (void)fprintf(stderr, "no job is free\n");
+        exit(1);
+    }
+    job->plan = (struct plan){
+        .kind = shape->tokens == 0 ? KIND_EMBED : KIND_GENERATE, .items = item, .item_count = 1};
+    if (engine_submit(bench->engine, job, &info) != ERR_OK) {
+        (void)fprintf(stderr, "%s: %s\n", info.where, info.text);
+        exit(1);
+    }
+    return job;
+}
+
+/* Tokens per second of one round. */
+static double run_once(struct bench *bench, const struct shape *shape)
+{
+    struct plan_item items[BATCH_MAX];
+    struct plan_step steps[BATCH_MAX];
+    struct job *jobs[BATCH_MAX];
+    for (int32_t i = 0; i < shape->batch; i++) {
+        jobs[i] = start(bench, shape, &items[i], &steps[i]);
+    }
+    int64_t from = 0, to = 0;
+    for (int32_t i = 0; i < shape->batch; i++) {
+        engine_wait(bench->engine, jobs[i]);
+        const struct job_times *times = &jobs[i]->times;
+        from = MAX(from, shape->tokens == 0 ? times->started : times->first_token);
+        to = MAX(to, times->finished);
+    }
+    /* Tokens that came after the last sequence had its first. */
+    double tokens = shape->tokens == 0 ? shape->prompt : 0;
+    for (int32_t i = 0; i < shape->batch; i++) {
+        const struct job_times *times = &jobs[i]->times;
+        if (shape->tokens > 0) {
+            tokens += (double)(shape->tokens - 1) * (double)(times->finished - from) /
+                      (double)(times->finished - times->first_token);
+        }
+        engine_release(bench->engine, jobs[i]);
+    }
+    return tokens * 1e6 / (double)MAX(to - from, 1);
+}
+
+/* What the machine allows at most: the slower of multiplying and reading. */
+static double limit_of(const struct bench *bench, const struct shape *shape)
+{
+    if (shape->tokens == 0) {
+        return bench->flops / bench->token_flops;
+    }
+    double step = MAX(bench->weight_bytes / bench->read_bytes,
+        shape->batch * (bench->token_flops + bench->head_flops) / bench->flops);
+    return shape->batch / step;
+}
+
+static void report(struct bench *bench, const char *name, const struct shape *shape)
+{
+    if (!wanted(bench, name) ||
+        shape->prompt + shape->tokens > engine_model(bench->engine)->context) {
+        return;
+    }
+    double rounds[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        rounds[i] = run_once(bench, shape);
+    }
+    double rate = median(rounds), limit = limit_of(bench, shape);
+    if (bench->csv) {
+        (void)printf("%s,%d,%d,%.1f,%.3f\n", name, shape->prompt, shape->batch, rate, rate / limit);
+    } else {
+        (void)printf("%-8s %6d %5d %10.1f %8.0f %%\n", name, shape->prompt, shape->batch, rate,
+            100 * rate / limit);
+    }
+    (void)fflush(stdout);
+}
+
+static void run_all(struct bench *bench)
+{
+    (void)printf(bench->csv ? "name,context,batch,tokens_per_second,of_limit\n"
+                            : "name    context batch   tokens/s  of limit\n");
+    const int32_t prompts[] = {16, 64, 512, 2048};
+    for (size_t i = 0; i < ARRAY_COUNT(prompts); i++) {
+        report(bench, "prefill", &(struct shape){.prompt = prompts[i], .batch = 1});
+    }
+    const int32_t contexts[] = {1, 512, 2048, 4000};
+    for (size_t i = 0; i < ARRAY_COUNT(contexts); i++) {
+        report(bench, "decode",
+            &(struct shape){.prompt = contexts[i], .batch = 1, .tokens = DECODE_TOKENS});
+    }
+    for (int32_t batch = 2; batch <= BATCH_MAX; batch *= 2) {
+        report(bench, "batch",
+            &(struct shape){.prompt = 128, .batch = batch, .tokens = DECODE_TOKENS});
+    }
+}
+
+static void describe(struct bench *bench)
+{
+    const struct model_info *model = engine_model(bench->engine);
+    const struct memory_plan *plan = engine_memory(bench->engine);
+    double attention =
+        (double)model->hidden * model->head_dim * 2 * (model->heads + model->heads_kv);
+    double mlp = 3.0 * model->hidden * model->ffn;
+    bench->token_flops = 2 * model->layers * (attention + mlp);
+    bench->head_flops = 2.0 * model->hidden * model->vocab;
+    bench->weight_bytes = (double)plan->weights;
+    (void)printf("%s %s, kernels %s, %d threads, K/V %s\n", model->name, model->weights_type,
+        engine_kernels(bench->engine), bench->threads, plan->kv_f32 ? "f32" : "f16");
+    (void)printf("limits: %.0f GFLOP/s, %.1f GB/s; a prompt token is %.3f GFLOP, a step reads "
+                 "%.0f MB\n",
+        bench->flops * 1e-9, bench->read_bytes * 1e-9, bench->token_flops * 1e-9,
+        bench->weight_bytes * 1e-6);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench bench;
+    bench.threads = threads_available();
+    bench.words = argv;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
+            bench.threads = (int32_t)strtol(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--csv") == 0) {
+            bench.csv = true;
+        } else if (bench.model_path == NULL) {
+            bench.model_path = argv[i];
+        } else {
+            bench.words[bench.word_count++] = argv[i];
+        }
+    }
+    if (bench.model_path == NULL || bench.threads < 1) {
+        (void)fprintf(stderr, "usage: bench_engine MODEL [--threads N] [--csv] [word...]\n");
+        return 2;
+    }
+    for (int32_t i = 0; i < PROMPT_MAX; i++) {
+        bench.tokens[i] = 3 + i % 200;
+    }
+    struct engine_config config = {.model_path = bench.model_path, .threads = bench.threads};
+    struct err_info info = {0};
+    if (!measure_limits(&bench) || engine_open(&config, &bench.engine, &info) != ERR_OK) {
+        (void)fprintf(stderr, "%s: %s\n", info.where, info.text);
+        return 1;
+    }
+    describe(&bench);
+    run_all(&bench);
+    engine_close(bench.engine);
+    return 0;
+}
