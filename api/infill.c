@@ -69,7 +69,8 @@ enum err infill_mode(const struct call *call, enum infill_mode *out_mode, struct
     switch (request->mode) {
     case INFILL_REQUEST_MODE_AUTO:
         if (fim || hybrid) {
-            *out_mode = fim ? INFILL_FIM : INFILL_HYBRID;
+            bool hybrid_first = hybrid && call->model->infill_hybrid_first;
+            *out_mode = fim && !hybrid_first ? INFILL_FIM : INFILL_HYBRID;
             return ERR_OK;
         }
         break;
