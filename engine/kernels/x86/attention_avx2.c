@@ -111,6 +111,20 @@ static void score_block(const struct attention_args *args, struct block_rows *ro
     }
 }
 
+/* The same for the last row alone. */
+static void score_block_of_one(
+    const struct attention_args *args, struct block_rows *rows, int32_t from, int32_t slots)
+{
+    const int32_t row = rows->count - 1;
+    const void *tiles[BLOCK / KV_TILE];
+    int32_t count = 0;
+    for (int32_t slot = 0; slot < slots; slot += KV_TILE) {
+        tiles[count++] = kv_at(&args->kv, from + slot, false);
+    }
+    const float *q = args->q + (size_t)(rows->first + row) * args->q_stride;
+    decode_avx2_scores(args->kv.type, q, args->kv.head_dim, tiles, count, rows->scores[row]);
+}
+
 /* ---- softmax of one block of one row -------------------------------------------------------- */
 
 /* Position of each of eight slots minus the query's; slots past `visible` read as the query's. */
@@ -220,6 +234,18 @@ static void add_values(const struct attention_args *args, struct block_rows *row
     }
 }
 
+/* The same for the last row alone; head_dim is a multiple of 8. */
+static void add_values_of_one(
+    const struct attention_args *args, struct block_rows *rows, int32_t from, int32_t slots)
+{
+    const int32_t row = rows->count - 1;
+    float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
+    for (int32_t slot = 0; slot < slots; slot += KV_TILE) {
+        decode_avx2_values(args->kv.type, rows->scores[row] + slot, MIN(slots - slot, KV_TILE),
+            kv_at(&args->kv, from + slot, true), args->kv.head_dim, sums);
+    }
+}
+
 /* ---- a block of rows ------------------------------------------------------------------------ */
 
 /* False when every row's window leaves out the whole block. */
@@ -271,11 +297,20 @@ static void attend(const struct attention_args *args, struct block_rows *rows)
         while (mask_visible(args->context_count, slot_from + row) <= from) {
             row++;
         }
-        score_block(args, rows, row, from, slots);
+        const bool one = row + 1 == rows->count && args->kv.head_dim % LANES == 0;
+        if (one) {
+            score_block_of_one(args, rows, from, slots);
+        } else {
+            score_block(args, rows, row, from, slots);
+        }
         for (int32_t r = row; r < rows->count; r++) {
             weigh_block(args, rows, r, from);
         }
-        add_values(args, rows, row, from, slots);
+        if (one) {
+            add_values_of_one(args, rows, from, slots);
+        } else {
+            add_values(args, rows, row, from, slots);
+        }
     }
     for (int32_t r = 0; r < rows->count; r++) {
         finish_row(args, rows, r);

@@ -22,6 +22,9 @@ struct tile_job {
     float *y;
     size_t y_stride;
     bool resume; /* go on from what y holds instead of zero */
+    /* Memory wanted next: fetched into the L2 cache, evenly over the run. May be 0 bytes. */
+    const unsigned char *ahead;
+    size_t ahead_bytes;
 };
 
 void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels);
@@ -30,6 +33,30 @@ void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels);
  * are multiples of 32 for the block formats. */
 void unpack_avx2(
     enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count, float *tile);
+
+/* y[r][16 p + o] = sum over inputs of x[r][i] * w[p][o][i] for 1 to FEW_ROWS rows, by the same
+ * chain of FMAs as tile_avx2, straight from consecutive panels. */
+struct few_job {
+    const float *x;
+    size_t x_stride;
+    int32_t inputs;
+    const unsigned char *panel; /* the first */
+    size_t panel_bytes;
+    float *y; /* whole panels are written */
+    size_t y_stride;
+};
+
+enum { FEW_ROWS = 4 };
+
+/* Takes one or more of the `panels` panels that are there and returns how many. */
+int32_t few_avx2(enum tensor_type type, const struct few_job *job, int32_t rows, int32_t panels);
+
+/* scores[16 t + o] = sum over d of q[d] * tiles[t][d][o]: one row and `count` tiles of keys. */
+void decode_avx2_scores(enum kv_type type, const float *q, int32_t dims, const void *const tiles[],
+    int32_t count, float *scores);
+/* sums[d] += sum over slots of p[slot] * values[slot][d]; dims a multiple of 8. */
+void decode_avx2_values(enum kv_type type, const float *p, int32_t slots, const void *values,
+    int32_t dims, float *sums);
 
 void linear_avx2(const struct packed *packed, const struct activation *x, int32_t row_from,
     int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);

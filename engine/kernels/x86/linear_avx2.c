@@ -1,25 +1,22 @@
 /*
- * Rows times a packed matrix: a piece of a panel is unpacked to float in a tile that stays in the
- * L1 cache, and the tile is multiplied with all rows at hand. One inner kernel serves all number
- * formats, and unpacking costs about two rows' worth of products.
+ * Rows times a packed matrix.
  *
- * Few rows (decoding): memory is the limit. Four panels are walked side by side, so that four
- * streams of cache lines are under way, in short pieces; sums stay in a small buffer.
- * Many rows: one panel at a time in long pieces; the rows are cut into blocks whose piece of the
- * inputs stays in the L2 cache. Sums wait in y between pieces, a float in both places.
+ * Few rows (decoding): memory and the conversion of weights are the limit; see few_avx2.c.
+ * Many rows: a piece of a panel is unpacked to float in a tile that stays in the L1 cache, and the
+ * tile is multiplied with all rows at hand by the one inner kernel of tile_avx2.c, so unpacking
+ * costs about as much as two rows; meanwhile the next panel's piece is fetched. The rows are cut
+ * into blocks whose piece of the inputs stays in the L2 cache. Sums wait in y between pieces, a
+ * float in both places.
  */
 #include <string.h>
-#include <xmmintrin.h>
 #include "engine/base/assert.h"
 #include "engine/kernels/x86/avx2.h"
 
 enum {
-    FEW_ROWS = 3,         /* up to here: many panels at once */
-    FEW_PANELS = 4,       /* walked side by side */
-    FEW_INPUTS = 32,      /* of a piece; the tile is 8 KiB */
-    MANY_ROWS = 120,      /* of a block; its piece of the inputs is 120 KiB */
-    MANY_INPUTS = 256,    /* of a piece; the tile is 16 KiB */
-    PREFETCH_BYTES = 1024 /* ahead of the unpacking, in each stream */
+    FEW_PANELS = 4,    /* the most that few_avx2 takes at once */
+    MANY_ROWS = 120,   /* of a block; its piece of the inputs is 150 KiB */
+    MANY_INPUTS = 320, /* of a piece at most; the tile is 20 KiB */
+    PIECE_STEP = 32,   /* pieces begin at whole sub-blocks */
 };
 
 static const unsigned char *panel_at(const struct packed *packed, int32_t panel)
@@ -33,67 +30,46 @@ static const float *row_at(const struct activation *x, int32_t row)
         const float *)(const void *)((const unsigned char *)x->data + (size_t)row * x->row_bytes);
 }
 
-/* Copies the outputs that exist from [rows][width] sums to y at (row, output). */
-static void put_sums(const struct packed *packed, const float *sums, size_t width, int32_t rows,
-    int32_t output, float *y, size_t y_stride)
+/* Copies the outputs that exist from [rows][width] sums of `panels` panels to y, which points at
+ * the first row. */
+static void put_sums(const struct packed *packed, const float *sums, size_t width, int32_t panels,
+    int32_t rows, int32_t panel, float *y, size_t y_stride)
 {
-    const size_t count = (size_t)MIN((int32_t)width, packed->outputs - output);
+    const int32_t output = panel * PANEL_OUTPUTS;
+    const size_t count = (size_t)MIN(panels * PANEL_OUTPUTS, packed->outputs - output);
     for (size_t r = 0; r < (size_t)rows; r++) {
         memcpy(y + r * y_stride + output, sums + r * width, count * sizeof(float));
-    }
-}
-
-/* Asks for the bytes that this stream reads PREFETCH_BYTES later. Past the panel's end that is the
- * next group's panel, FEW_PANELS further on. */
-static void prefetch(
-    const struct packed *packed, const unsigned char *panel, size_t from, size_t to)
-{
-    for (size_t at = from; at < to; at += 64) {
-        const size_t ahead = at + PREFETCH_BYTES;
-        const size_t skip =
-            ahead < packed->panel_bytes ? 0 : packed->panel_bytes * (FEW_PANELS - 1);
-        _mm_prefetch((const char *)panel + ahead + skip, _MM_HINT_T0);
     }
 }
 
 static void few_rows(const struct packed *packed, const struct activation *x, int32_t row,
     int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
 {
-    _Alignas(64) float tile[FEW_PANELS][FEW_INPUTS * PANEL_OUTPUTS];
-    _Alignas(64) float sums[FEW_ROWS][FEW_PANELS * PANEL_OUTPUTS];
-    const size_t panel_bytes = packed->panel_bytes;
-    const size_t inputs = (size_t)packed->inputs;
-    for (int32_t panel = panel_from; panel < panel_to; panel += FEW_PANELS) {
-        const int32_t panels = MIN(panel_to - panel, FEW_PANELS);
-        for (int32_t from = 0; from < packed->inputs; from += FEW_INPUTS) {
-            const int32_t count = MIN(packed->inputs - from, FEW_INPUTS);
-            for (int32_t p = 0; p < panels; p++) {
-                const unsigned char *data = panel_at(packed, panel + p);
-                prefetch(packed, data, panel_bytes * (size_t)from / inputs,
-                    panel_bytes * (size_t)(from + count) / inputs);
-                unpack_avx2(packed->type, data, from, count, tile[p]);
-            }
-            const struct tile_job job = {
-                .x = row_at(x, row) + from,
-                .x_stride = x->row_bytes / sizeof(float),
-                .w = tile[0],
-                .w_stride = PANEL_OUTPUTS,
-                .w_panel = FEW_INPUTS * PANEL_OUTPUTS,
-                .count = count,
-                .y = sums[0],
-                .y_stride = FEW_PANELS * PANEL_OUTPUTS,
-                .resume = from > 0,
-            };
-            tile_avx2(&job, rows, panels);
-        }
-        for (int32_t p = 0; p < panels; p++) {
-            const int32_t output = (panel + p) * PANEL_OUTPUTS;
-            for (int32_t r = 0; r < rows; r++) {
-                put_sums(packed, sums[r] + p * PANEL_OUTPUTS, PANEL_OUTPUTS, 1, output,
-                    y + (size_t)(row + r) * y_stride, y_stride);
-            }
-        }
+    _Alignas(64) float sums[FEW_ROWS * FEW_PANELS * PANEL_OUTPUTS];
+    const size_t width = FEW_PANELS * PANEL_OUTPUTS;
+    for (int32_t panel = panel_from; panel < panel_to;) {
+        const struct few_job job = {
+            .x = row_at(x, row),
+            .x_stride = x->row_bytes / sizeof(float),
+            .inputs = packed->inputs,
+            .panel = panel_at(packed, panel),
+            .panel_bytes = packed->panel_bytes,
+            .y = sums,
+            .y_stride = width,
+        };
+        const int32_t panels =
+            few_avx2(packed->type, &job, rows, MIN(panel_to - panel, FEW_PANELS));
+        put_sums(packed, sums, width, panels, rows, panel, y + (size_t)row * y_stride, y_stride);
+        panel += panels;
     }
+}
+
+/* As few pieces as fit the tile, of about the same size: a short one costs as much to start. */
+static int32_t piece_inputs(int32_t inputs)
+{
+    const int32_t pieces = (inputs + MANY_INPUTS - 1) / MANY_INPUTS;
+    const int32_t each = (inputs + pieces - 1) / pieces;
+    return (each + PIECE_STEP - 1) / PIECE_STEP * PIECE_STEP;
 }
 
 static void many_rows(const struct packed *packed, const struct activation *x, int32_t row,
@@ -103,12 +79,15 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
     /* Only the matrix's last panel can be partial: its sums wait here. */
     _Alignas(64) float partial[MANY_ROWS * PANEL_OUTPUTS];
     float *y_row = y + (size_t)row * y_stride;
-    for (int32_t from = 0; from < packed->inputs; from += MANY_INPUTS) {
-        const int32_t count = MIN(packed->inputs - from, MANY_INPUTS);
+    const int32_t piece = piece_inputs(packed->inputs);
+    const size_t input_bytes = packed->panel_bytes / (size_t)packed->inputs;
+    for (int32_t from = 0; from < packed->inputs; from += piece) {
+        const int32_t count = MIN(packed->inputs - from, piece);
         for (int32_t panel = panel_from; panel < panel_to; panel++) {
             const int32_t output = panel * PANEL_OUTPUTS;
             const bool whole = output + PANEL_OUTPUTS <= packed->outputs;
             unpack_avx2(packed->type, panel_at(packed, panel), from, count, tile);
+            const bool last = panel + 1 == panel_to;
             const struct tile_job job = {
                 .x = row_at(x, row) + from,
                 .x_stride = x->row_bytes / sizeof(float),
@@ -118,10 +97,12 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
                 .y = whole ? y_row + output : partial,
                 .y_stride = whole ? y_stride : PANEL_OUTPUTS,
                 .resume = from > 0,
+                .ahead = last ? NULL : panel_at(packed, panel + 1) + (size_t)from * input_bytes,
+                .ahead_bytes = last ? 0 : (size_t)count * input_bytes,
             };
             tile_avx2(&job, rows, 1);
             if (!whole && from + count == packed->inputs) {
-                put_sums(packed, partial, PANEL_OUTPUTS, rows, output, y_row, y_stride);
+                put_sums(packed, partial, PANEL_OUTPUTS, 1, rows, panel, y_row, y_stride);
             }
         }
     }

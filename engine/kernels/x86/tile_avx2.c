@@ -8,27 +8,27 @@
 #include <immintrin.h>
 #include "engine/base/attr.h"
 #include "engine/kernels/x86/avx2.h"
+#include "engine/kernels/x86/unroll.h"
 
 enum {
     ROWS_MAX = 6,
-    VECTORS = 2, /* of a panel */
+    VECTORS = 2,       /* of a panel */
+    PREFETCH_ROWS = 4, /* smaller tiles serve attention and have no time to spare */
 };
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const int panels)
 {
     __m256 sums[ROWS_MAX][4 * VECTORS];
-#pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < panels * VECTORS; v++) {
             sums[r][v] = job->resume ? _mm256_loadu_ps(job->y + (size_t)r * job->y_stride + 8 * v)
                                      : _mm256_setzero_ps();
         }
     }
     const float *x[ROWS_MAX];
-#pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < rows; r++) {
         x[r] = job->x + (size_t)r * job->x_stride;
     }
@@ -36,12 +36,18 @@ ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const in
     const size_t w_stride = job->w_stride;
     const size_t w_panel = job->w_panel;
     const size_t count = (size_t)job->count;
+    const char *ahead = (const char *)job->ahead;
+    const size_t ahead_step = job->ahead_bytes / count;
     for (size_t k = 0; k < count; k++) {
-#pragma GCC unroll 4
+        if (rows >= PREFETCH_ROWS) {
+            _mm_prefetch(ahead, _MM_HINT_T1);
+            ahead += ahead_step;
+        }
+        UNROLL
         for (int p = 0; p < panels; p++) {
             const __m256 w0 = _mm256_loadu_ps(w + (size_t)p * w_panel);
             const __m256 w1 = _mm256_loadu_ps(w + (size_t)p * w_panel + 8);
-#pragma GCC unroll 6
+            UNROLL
             for (int r = 0; r < rows; r++) {
                 const __m256 one = _mm256_broadcast_ss(x[r] + k);
                 sums[r][2 * p] = _mm256_fmadd_ps(one, w0, sums[r][2 * p]);
@@ -50,9 +56,9 @@ ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const in
         }
         w += w_stride;
     }
-#pragma GCC unroll 6
+    UNROLL
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < panels * VECTORS; v++) {
             _mm256_storeu_ps(job->y + (size_t)r * job->y_stride + 8 * v, sums[r][v]);
         }
@@ -93,6 +99,8 @@ void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels)
         TILE_MAP(X)
 #undef X
     };
+    /* Any address may be prefetched, but pointers are computed from real ones only. */
+    const unsigned char *ahead = job->ahead_bytes > 0 ? job->ahead : (const void *)job->w;
     for (int32_t row = 0; row < rows;) {
         const int32_t tile_rows = rows_at_once(rows - row);
         for (int32_t panel = 0; panel < panels;) {
@@ -101,7 +109,10 @@ void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels)
             part.x += (size_t)row * job->x_stride;
             part.w += (size_t)panel * job->w_panel;
             part.y += (size_t)row * job->y_stride + (size_t)panel * PANEL_OUTPUTS;
+            part.ahead_bytes = job->ahead_bytes * (size_t)tile_rows / (size_t)rows;
+            part.ahead = ahead;
             tiles[tile_rows][tile_panels](&part);
+            ahead += part.ahead_bytes;
             panel += tile_panels;
         }
         row += tile_rows;

@@ -1,0 +1,177 @@
+/*
+ * Products of one to four rows, straight from the panels: decoding. Weights become floats in
+ * registers, are used for the rows at hand and dropped; nothing is written but the sums.
+ *
+ * The limit is the two FMA ports (convert, scale, multiply) beside memory. A sum is one chain of
+ * FMAs, so at least four chains must be under way to hide its latency: two panels are walked side
+ * by side for one or two rows, one for three or four. Each panel is its own stream of cache lines,
+ * asked for ahead of use.
+ */
+#include <immintrin.h>
+#include "engine/base/assert.h"
+#include "engine/kernels/x86/avx2.h"
+#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/x86/panel_avx2.h"
+
+enum {
+    ROWS_MAX = 4,
+    PANELS_MAX = 2,
+    VECTORS_MAX = 2 * PANELS_MAX,
+    AHEAD_BYTES = 1024, /* prefetched before use */
+};
+
+/* Asks for bytes [at, at + count) of each panel's stream, AHEAD_BYTES later. Past a panel's end
+ * comes the panel that follows the last of this step. */
+ALWAYS_INLINE void prefetch(const struct few_job *job, int panels, size_t at, size_t count)
+{
+    const size_t ahead = at + AHEAD_BYTES;
+    const size_t skip = ahead < job->panel_bytes ? 0 : job->panel_bytes * (size_t)(panels - 1);
+    UNROLL
+    for (int p = 0; p < panels; p++) {
+        const unsigned char *stream = job->panel + (size_t)p * job->panel_bytes + ahead + skip;
+        for (size_t line = 0; line < count; line += 64) {
+            _mm_prefetch((const char *)stream + line, _MM_HINT_T0);
+        }
+    }
+}
+
+/* Four inputs of one quad of each vector. */
+ALWAYS_INLINE void add_quad(enum tensor_type type, const float *const x[ROWS_MAX], size_t input,
+    const int rows, const int vectors, const __m256i q[VECTORS_MAX],
+    const struct affine f[VECTORS_MAX], __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    UNROLL
+    for (int i = 0; i < QUAD; i++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            const __m256 w = panel_weight(type, q[v], i, &f[v]);
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                const __m256 one = _mm256_broadcast_ss(x[r] + input + i);
+                sums[r][v] = _mm256_fmadd_ps(one, w, sums[r][v]);
+            }
+        }
+    }
+}
+
+/* One sub-block of 32 inputs from `input` on. */
+ALWAYS_INLINE void add_sub_block(enum tensor_type type, const struct few_job *job,
+    const float *const x[ROWS_MAX], const int rows, const int vectors, size_t input,
+    __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    struct sub_block at[VECTORS_MAX];
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        const unsigned char *panel = job->panel + (size_t)(v / 2) * job->panel_bytes;
+        at[v] = panel_sub_block(type, panel, (int32_t)(input / SUB_BLOCK), v % 2);
+    }
+    UNROLL
+    for (int part = 0; part < 2; part++) {
+        struct affine f[VECTORS_MAX];
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            f[v] = panel_affine(type, &at[v], part);
+        }
+        NO_UNROLL
+        for (int quad = 0; quad < PART_QUADS; quad++) {
+            __m256i q[VECTORS_MAX];
+            UNROLL
+            for (int v = 0; v < vectors; v++) {
+                q[v] = panel_quad(type, &at[v], part, quad);
+            }
+            add_quad(type, x, input + (size_t)((part * PART_QUADS + quad) * QUAD), rows, vectors, q,
+                f, sums);
+        }
+    }
+}
+
+ALWAYS_INLINE void add_float(enum tensor_type type, const struct few_job *job,
+    const float *const x[ROWS_MAX], const int rows, const int vectors, size_t input,
+    __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        const unsigned char *panel = job->panel + (size_t)(v / 2) * job->panel_bytes;
+        const __m256 w = panel_float(type, panel, input, v % 2);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const __m256 one = _mm256_broadcast_ss(x[r] + input);
+            sums[r][v] = _mm256_fmadd_ps(one, w, sums[r][v]);
+        }
+    }
+}
+
+ALWAYS_INLINE void run(
+    enum tensor_type type, const struct few_job *job, const int rows, const int panels)
+{
+    const int vectors = 2 * panels;
+    __m256 sums[ROWS_MAX][VECTORS_MAX];
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sums[r][v] = _mm256_setzero_ps();
+        }
+    }
+    const float *x[ROWS_MAX];
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        x[r] = job->x + (size_t)r * job->x_stride;
+    }
+    const size_t inputs = (size_t)job->inputs;
+    if (panel_is_float(type)) {
+        const size_t number_bytes = type == TENSOR_F32 ? WORD_BYTES : F16_BYTES;
+        const size_t line_inputs = 64 / number_bytes;
+        for (size_t input = 0; input < inputs; input++) {
+            if (input % line_inputs == 0) {
+                prefetch(job, panels, input * number_bytes, 64);
+            }
+            add_float(type, job, x, rows, vectors, input, sums);
+        }
+    } else {
+        const size_t sub_bytes = panel_block_bytes(type) / (panel_is_k(type) ? SUPER_SUBS : 1);
+        for (size_t input = 0; input < inputs; input += SUB_BLOCK) {
+            prefetch(job, panels, input / SUB_BLOCK * sub_bytes, sub_bytes);
+            add_sub_block(type, job, x, rows, vectors, input, sums);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            _mm256_storeu_ps(job->y + (size_t)r * job->y_stride + 8 * v, sums[r][v]);
+        }
+    }
+}
+
+/* type, rows, panels side by side */
+#define FEW_MAP(X, type)                                                                           \
+    X(type, 1, 1)                                                                                  \
+    X(type, 1, 2)                                                                                  \
+    X(type, 2, 1)                                                                                  \
+    X(type, 2, 2)                                                                                  \
+    X(type, 3, 1)                                                                                  \
+    X(type, 4, 1)
+
+#define FEW(type, rows, panels)                                                                    \
+    static void few_##type##_##rows##_##panels(const struct few_job *job)                          \
+    {                                                                                              \
+        run(TENSOR_##type, job, rows, panels);                                                     \
+    }
+#define X(type, word, id, block, bytes) FEW_MAP(FEW, type)
+TENSOR_TYPE_MAP(X)
+#undef X
+
+int32_t few_avx2(enum tensor_type type, const struct few_job *job, int32_t rows, int32_t panels)
+{
+    typedef void few_fn(const struct few_job *job);
+#define ENTRY(type, rows, panels) [rows][panels] = few_##type##_##rows##_##panels,
+#define X(type, word, id, block, bytes) [TENSOR_##type] = {FEW_MAP(ENTRY, type)},
+    static few_fn *const table[TENSOR_TYPE_COUNT][ROWS_MAX + 1][3] = {TENSOR_TYPE_MAP(X)};
+#undef X
+#undef ENTRY
+    ASSERT(rows >= 1 && rows <= ROWS_MAX && panels >= 1);
+    const int32_t taken = rows <= 2 && panels >= 2 ? 2 : 1;
+    table[type][rows][taken](job);
+    return taken;
+}

@@ -1,0 +1,277 @@
+/*
+ * Reading panels: the weights of eight outputs at a time, exactly. Shared by the kernel that
+ * unpacks panels (unpack_avx2.c) and the one that multiplies straight from them (few_avx2.c).
+ * Every function is inlined with a constant type.
+ *
+ * Block formats are read as quads: 32-bit words of four unsigned quants q, of four consecutive
+ * inputs, one word per output and lane (panel.h). A format's own work is to bring each word to
+ * four clean bytes and to find the two floats a and b with
+ *
+ *     weight = a q + b,   rounded once.
+ *
+ * That single rounding by FMA is exact to the format's definition: a q has at most 11 (f16) + 6
+ * (scale) + 6 (quant) bits and so is exact in float, whether the format then adds a minimum
+ * (one rounding in both) or subtracts a whole offset first (no rounding at all). The bytes of a
+ * word are not shifted down: byte i gives q 2^(8 i), exact too, and takes a 2^(-8 i).
+ *
+ * All block formats are walked in sub-blocks of 32 inputs, of eight quads in two parts; a and b
+ * hold for a part. `half` chooses the outputs: 0 the first eight, 1 the others.
+ */
+#ifndef ENGINE_KERNELS_X86_PANEL_AVX2_H
+#define ENGINE_KERNELS_X86_PANEL_AVX2_H
+
+#include <immintrin.h>
+#include "engine/kernels/kernels.h"
+#include "engine/kernels/x86/unroll.h"
+
+enum {
+    QUAD = 4,                       /* inputs of a word */
+    SUB_BLOCK = 32,                 /* inputs */
+    PART_QUADS = 4,                 /* of half a sub-block */
+    SUPER_SUBS = 8,                 /* sub-blocks of a K-quant block */
+    F16_BYTES = 2 * PANEL_OUTPUTS,  /* one f16 of each output */
+    WORD_BYTES = 4 * PANEL_OUTPUTS, /* one word of each output */
+};
+
+/* a scaled for each byte of a word. */
+struct affine {
+    __m256 a[QUAD];
+    __m256 b;
+};
+
+/* One half of one sub-block: its block's f16 numbers and words, and its number in the block. */
+struct sub_block {
+    const unsigned char *f16, *words;
+    int sub;
+};
+
+ALWAYS_INLINE int panel_is_k(enum tensor_type type)
+{
+    return type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
+}
+
+/* f16 numbers and words of a block; agrees with panel_layout_of, which tests compare. */
+ALWAYS_INLINE int panel_halves(enum tensor_type type)
+{
+    return type == TENSOR_Q4_0 || type == TENSOR_Q5_0 || type == TENSOR_Q8_0 || type == TENSOR_Q6_K
+               ? 1
+               : 2;
+}
+
+ALWAYS_INLINE int panel_words(enum tensor_type type)
+{
+    return type == TENSOR_Q4_0 || type == TENSOR_Q4_1   ? 4
+           : type == TENSOR_Q5_0 || type == TENSOR_Q5_1 ? 5
+           : type == TENSOR_Q8_0                        ? 8
+           : type == TENSOR_Q4_K                        ? 35
+           : type == TENSOR_Q5_K                        ? 43
+                                                        : 52;
+}
+
+ALWAYS_INLINE size_t panel_block_bytes(enum tensor_type type)
+{
+    return (size_t)(panel_halves(type) * F16_BYTES + panel_words(type) * WORD_BYTES);
+}
+
+ALWAYS_INLINE struct sub_block panel_sub_block(
+    enum tensor_type type, const unsigned char *panel, int32_t index, int half)
+{
+    const int32_t block = panel_is_k(type) ? index / SUPER_SUBS : index;
+    const unsigned char *at = panel + (size_t)block * panel_block_bytes(type);
+    return (struct sub_block){
+        at + half * (F16_BYTES / 2),
+        at + panel_halves(type) * F16_BYTES + half * (WORD_BYTES / 2),
+        panel_is_k(type) ? index % SUPER_SUBS : 0,
+    };
+}
+
+ALWAYS_INLINE __m256 panel_f16(const unsigned char *at)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
+}
+
+ALWAYS_INLINE __m256i panel_word(const unsigned char *words, int index)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)(words + index * WORD_BYTES));
+}
+
+ALWAYS_INLINE __m256i bytes_and(__m256i v, uint32_t byte)
+{
+    return _mm256_and_si256(v, _mm256_set1_epi32((int)(byte * 0x01010101u)));
+}
+
+/* By a number that is known when it runs only. */
+ALWAYS_INLINE __m256i shifted_right(__m256i v, int by)
+{
+    return by >= 0 ? _mm256_srl_epi32(v, _mm_cvtsi32_si128(by))
+                   : _mm256_sll_epi32(v, _mm_cvtsi32_si128(-by));
+}
+
+/* ---- a and b -------------------------------------------------------------------------------- */
+
+ALWAYS_INLINE struct affine affine_of(__m256 a, __m256 b)
+{
+    return (struct affine){
+        {
+            a,
+            _mm256_mul_ps(a, _mm256_set1_ps(0x1p-8f)),
+            _mm256_mul_ps(a, _mm256_set1_ps(0x1p-16f)),
+            _mm256_mul_ps(a, _mm256_set1_ps(0x1p-24f)),
+        },
+        b,
+    };
+}
+
+/* Weights a (q - offset). */
+ALWAYS_INLINE struct affine affine_offset(__m256 a, float offset)
+{
+    return affine_of(a, _mm256_mul_ps(a, _mm256_set1_ps(-offset)));
+}
+
+ALWAYS_INLINE __m256 byte_of_word(__m256i v, int i)
+{
+    return _mm256_cvtepi32_ps(_mm256_and_si256(shifted_right(v, 8 * i), _mm256_set1_epi32(0xff)));
+}
+
+/* a = d s, b = -(d_min m); the 12 bytes of 6-bit s and m are three words (see tensor_type.c). */
+ALWAYS_INLINE struct affine affine_k(const struct sub_block *at)
+{
+    const __m256i w0 = panel_word(at->words, 0);
+    const __m256i w1 = panel_word(at->words, 1);
+    __m256i s = bytes_and(w0, 63);
+    __m256i m = bytes_and(w1, 63);
+    if (at->sub >= 4) {
+        const __m256i w2 = panel_word(at->words, 2);
+        const __m256i s_top = bytes_and(_mm256_srli_epi32(w0, 2), 48);
+        const __m256i m_top = bytes_and(_mm256_srli_epi32(w1, 2), 48);
+        s = _mm256_or_si256(bytes_and(w2, 15), s_top);
+        m = _mm256_or_si256(bytes_and(_mm256_srli_epi32(w2, 4), 15), m_top);
+    }
+    const __m256 a = _mm256_mul_ps(panel_f16(at->f16), byte_of_word(s, at->sub % 4));
+    const __m256 b = _mm256_mul_ps(panel_f16(at->f16 + F16_BYTES), byte_of_word(m, at->sub % 4));
+    return affine_of(a, _mm256_xor_ps(b, _mm256_set1_ps(-0.0f)));
+}
+
+/* Q6_K has an int8 scale for each 16 numbers, after 48 words of quants. */
+ALWAYS_INLINE struct affine affine_q6_k(const struct sub_block *at, int part)
+{
+    const __m256i scales = panel_word(at->words, 48 + at->sub / 2);
+    const __m256i up = shifted_right(scales, -(24 - 8 * (at->sub % 2 * 2 + part)));
+    const __m256 scale = _mm256_cvtepi32_ps(_mm256_srai_epi32(up, 24));
+    return affine_offset(_mm256_mul_ps(panel_f16(at->f16), scale), 32);
+}
+
+ALWAYS_INLINE struct affine panel_affine(
+    enum tensor_type type, const struct sub_block *at, int part)
+{
+    if (type == TENSOR_Q6_K) {
+        return affine_q6_k(at, part);
+    }
+    if (panel_is_k(type)) {
+        return affine_k(at);
+    }
+    const __m256 d = panel_f16(at->f16);
+    if (type == TENSOR_Q4_1 || type == TENSOR_Q5_1) {
+        return affine_of(d, panel_f16(at->f16 + F16_BYTES));
+    }
+    return affine_offset(d, type == TENSOR_Q4_0 ? 8 : type == TENSOR_Q5_0 ? 16 : 128);
+}
+
+/* ---- q -------------------------------------------------------------------------------------- */
+
+/* Fifth bits of quad `quad`, at bit 4 of the four bytes: the byte of the word of 32 bits that has
+ * them is spread over the lane, and each byte keeps its own bit. */
+ALWAYS_INLINE __m256i fifth_bits(__m256i high, int quad)
+{
+    const __m256i bytes = _mm256_setr_epi32(
+        0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+    const __m256i spread = _mm256_add_epi8(bytes, _mm256_set1_epi8((char)(quad / 2)));
+    const __m256i own =
+        _mm256_sll_epi32(_mm256_set1_epi32(0x08040201), _mm_cvtsi32_si128(quad % 2 * 4));
+    const __m256i bits = _mm256_and_si256(_mm256_shuffle_epi8(high, spread), own);
+    return bytes_and(_mm256_cmpeq_epi8(bits, own), 16);
+}
+
+/* Small blocks: low nibbles are the first part, high nibbles the second. */
+ALWAYS_INLINE __m256i nibbles(const unsigned char *words, int part, int quad)
+{
+    const __m256i v = panel_word(words, quad);
+    return bytes_and(part == 0 ? v : _mm256_srli_epi32(v, 4), 15);
+}
+
+/* Each 8 words hold two sub-blocks, low nibbles first; bit `sub` of each high byte is the fifth. */
+ALWAYS_INLINE __m256i quad_k(enum tensor_type type, const struct sub_block *at, int quad)
+{
+    const int first = type == TENSOR_Q4_K ? 3 : 11;
+    const __m256i v = panel_word(at->words, first + at->sub / 2 * 8 + quad);
+    const __m256i low = bytes_and(shifted_right(v, at->sub % 2 * 4), 15);
+    if (type == TENSOR_Q4_K) {
+        return low;
+    }
+    const __m256i high = shifted_right(panel_word(at->words, 3 + quad), at->sub - 4);
+    return _mm256_or_si256(low, bytes_and(high, 16));
+}
+
+/* 32 words of low nibbles, 16 of bit pairs; the order of numbers is told in tensor_type.c. */
+ALWAYS_INLINE __m256i quad_q6_k(const struct sub_block *at, int quad)
+{
+    const int row = at->sub % 4;
+    const __m256i v = panel_word(at->words, at->sub / 4 * 16 + row % 2 * 8 + quad);
+    const __m256i h = panel_word(at->words, 32 + at->sub / 4 * 8 + quad);
+    const __m256i low = bytes_and(shifted_right(v, row / 2 * 4), 15);
+    return _mm256_or_si256(low, bytes_and(shifted_right(h, row * 2 - 4), 48));
+}
+
+/* Four clean bytes of inputs 16 part + 4 quad and following. */
+ALWAYS_INLINE __m256i panel_quad(
+    enum tensor_type type, const struct sub_block *at, int part, int quad)
+{
+    const int whole = PART_QUADS * part + quad;
+    if (type == TENSOR_Q8_0) { /* signed: adding 128 makes them unsigned, and b takes it back */
+        return _mm256_xor_si256(panel_word(at->words, whole), _mm256_set1_epi32((int)0x80808080u));
+    }
+    if (type == TENSOR_Q4_0 || type == TENSOR_Q4_1) {
+        return nibbles(at->words, part, quad);
+    }
+    if (type == TENSOR_Q5_0 || type == TENSOR_Q5_1) {
+        const __m256i low = nibbles(at->words + WORD_BYTES, part, quad);
+        return _mm256_or_si256(low, fifth_bits(panel_word(at->words, 0), whole));
+    }
+    return type == TENSOR_Q6_K ? quad_q6_k(at, whole) : quad_k(type, at, whole);
+}
+
+/* Weights of byte `i` of a quad. The top byte of a word is not negative as an integer unless q has
+ * eight bits: then it is shifted down and takes the unscaled a. */
+ALWAYS_INLINE __m256 panel_weight(
+    enum tensor_type type, __m256i quad, int i, const struct affine *f)
+{
+    if (i == 3 && type == TENSOR_Q8_0) {
+        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(quad, 24)), f->a[0], f->b);
+    }
+    const __m256i byte = _mm256_and_si256(quad, _mm256_set1_epi32((int)(0xffu << (8 * i))));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(byte), f->a[i], f->b);
+}
+
+/* ---- plain floats --------------------------------------------------------------------------- */
+
+ALWAYS_INLINE bool panel_is_float(enum tensor_type type)
+{
+    return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
+}
+
+ALWAYS_INLINE __m256 panel_float(
+    enum tensor_type type, const unsigned char *panel, size_t input, int half)
+{
+    if (type == TENSOR_F32) {
+        return _mm256_loadu_ps(
+            (const float *)(const void *)(panel + input * WORD_BYTES + half * (WORD_BYTES / 2)));
+    }
+    const unsigned char *at = panel + input * F16_BYTES + half * (F16_BYTES / 2);
+    if (type == TENSOR_F16) {
+        return panel_f16(at);
+    }
+    const __m128i bits = _mm_loadu_si128((const __m128i *)(const void *)at);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+
+#endif
