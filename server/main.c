@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
 #include "engine/base/log.h"
 #include "engine/engine.h"
 #include "server/app.h"
@@ -86,15 +88,30 @@ static int check_model(const struct config *config)
     return EXIT_SUCCESS;
 }
 
-/* Signals are taken by the loop's signalfd; blocked here, before any thread exists, they stay
- * blocked in all of them. A peer that left is an error code, not a signal. */
+/* Runs only on a thread that was there before main and does not block the signal: OpenBLAS makes
+ * its own when it is loaded. Blocks the signal there for good, by the mask the thread returns to,
+ * and sends it once more: with no thread left to take it, it waits for the signalfd. */
+static void pass_on(int number, siginfo_t *signal, void *context)
+{
+    ucontext_t *thread = context;
+    (void)signal;
+    sigaddset(&thread->uc_sigmask, number);
+    (void)kill(getpid(), number);
+}
+
+/* Signals are taken by the loop's signalfd; blocked here, before we make a thread, they stay
+ * blocked in all of ours. A peer that left is an error code, not a signal. */
 static void set_signals(void)
 {
+    struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigset_t set;
+    sigemptyset(&action.sa_mask);
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGINT, &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
 }
 

@@ -1,0 +1,68 @@
+"""Goal: the real program, with its real libraries and the default model, starts, answers and ends
+as a service manager expects.
+
+Method: signals are sent to the process while it idles, while it loads and while it answers. The
+scripted engine of the other tests cannot show this: libraries of the real one have threads of their
+own, which took a SIGTERM once and ended the process. Skips without the model.
+"""
+import os
+import pathlib
+import signal
+import sys
+import threading
+import unittest
+
+from harness import Server, request
+
+SKIPPED = 77
+ROUNDS = 5
+
+
+def model_path():
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    default = cache / "magnetd" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    path = pathlib.Path(os.environ.get("MAGNETD_MODEL") or default)
+    return path if path.exists() else None
+
+
+def start(*flags, **options):
+    return Server("--context", "256", "--jobs", "8", *flags, model=str(model_path()),
+                  binary=os.environ["MAGNETD_BINARY"], **options)
+
+
+def generate(port, tokens):
+    body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": tokens}}
+    return request(port, "POST", "/generate", body)
+
+
+class Process(unittest.TestCase):
+    def test_signals_end_it_cleanly(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            for _ in range(ROUNDS):
+                server = start()
+                server.stop(number)
+                self.assertEqual(server.wait(), 0)
+
+    def test_a_signal_while_it_loads(self):
+        server = start(ready=False)
+        server.stop()
+        self.assertEqual(server.wait(), 0)
+
+    def test_a_running_answer_is_finished(self):
+        server = start()
+        answers = []
+        client = threading.Thread(target=lambda: answers.append(generate(server.port, 32)))
+        client.start()
+        while server.metrics().get('magnetd_requests_in_flight{kind="generate"}', 0) == 0:
+            self.assertTrue(client.is_alive(), "answered before it was seen to run")
+        server.stop()
+        client.join(20)
+        self.assertEqual(server.wait(), 0)
+        self.assertEqual(answers[0].status, 200)
+
+
+if __name__ == "__main__":
+    if model_path() is None:
+        print("skipped: the default model is not here")
+        sys.exit(SKIPPED)
+    unittest.main()
