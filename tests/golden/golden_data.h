@@ -30,7 +30,8 @@ json_t *golden_json(const char *path);
 /* Little-endian floats of a whole file; freed with free(). */
 float *golden_floats(const char *path, size_t *out_count);
 
-/* Members of an object that must be there. Lists become malloc'ed arrays. */
+/* Members of an object that must be there. Lists become malloc'ed arrays with room for one
+ * element more. */
 json_t *golden_member(const json_t *object, const char *key);
 int32_t golden_int(const json_t *object, const char *key);
 int32_t *golden_ints(const json_t *object, const char *key, int32_t *out_count);
