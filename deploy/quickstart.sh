@@ -33,6 +33,7 @@ build() {
     ninja -C build server/magnetd
 }
 
+log=build/magnetd.log
 pid=
 work=$(mktemp -d)
 # Ends the server and hands on how it ended.
@@ -51,7 +52,8 @@ trap 'stop_server || true; rm -rf "$work"' EXIT
 wait_until() {
     tries=0
     until "$@"; do
-        kill -0 "$pid" 2>/dev/null || fail "the server ended; its messages are above"
+        kill -0 "$pid" 2>/dev/null ||
+            { tail -5 "$log"; fail "the server ended; its last messages are above"; }
         tries=$((tries + 1))
         [ "$tries" -lt 600 ] || fail "the server is not ready after 60 s"
         sleep 0.1
@@ -64,16 +66,17 @@ is_ready() { curl --silent --fail --output /dev/null "$url/ready"; }
 # call PATH BODY: shows the call as one would type it, and its answer.
 call() {
     echo
-    echo "\$ curl $url$1 -d '$2'"
-    curl --silent --show-error --fail-with-body --max-time 120 "$url$1" \
-        -H 'Content-Type: application/json' -d "$2" || fail "$1 was not answered"
+    echo "\$ curl $url$1 --json '$2'"
+    curl --silent --show-error --fail-with-body --max-time 120 "$url$1" --json "$2" ||
+        fail "$1 was not answered"
     echo
 }
 
 build
 model=${MAGNETD_MODEL:-$(sh deploy/fetch_model.sh)}
 : >"$work/stdout"
-build/server/magnetd --model "$model" --host 127.0.0.1 --port "$port" >"$work/stdout" &
+build/server/magnetd --model "$model" --host 127.0.0.1 --port "$port" \
+    >"$work/stdout" 2>"$log" &
 pid=$!
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -91,7 +94,7 @@ if [ "$demo" = yes ]; then
     exit 0
 fi
 echo
-echo "magnetd answers on $url; Ctrl-C stops it."
+echo "magnetd answers on $url and logs to $log; Ctrl-C stops it."
 trap 'stop_server; exit $?' INT TERM
 status=0
 wait "$pid" || status=$?
