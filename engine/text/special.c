@@ -72,19 +72,13 @@ static const struct special_spelling fim_spellings[] = {
     {TOKEN_FIM_PRE, "<PRE>"},
     {TOKEN_FIM_SUF, "<SUF>"},
     {TOKEN_FIM_MID, "<MID>"},
-    {TOKEN_FIM_PRE, "\xE2\x96\x81<PRE>"},
-    {TOKEN_FIM_SUF, "\xE2\x96\x81<SUF>"},
-    {TOKEN_FIM_MID, "\xE2\x96\x81<MID>"},
+    {TOKEN_FIM_PRE, "\u2581<PRE>"},
+    {TOKEN_FIM_SUF, "\u2581<SUF>"},
+    {TOKEN_FIM_MID, "\u2581<MID>"},
     /* DeepSeek-Coder: full-width bars and U+2581 */
-    {TOKEN_FIM_PRE, "<\xEF\xBD\x9C"
-                    "fim\xE2\x96\x81"
-                    "begin\xEF\xBD\x9C>"},
-    {TOKEN_FIM_SUF, "<\xEF\xBD\x9C"
-                    "fim\xE2\x96\x81"
-                    "hole\xEF\xBD\x9C>"},
-    {TOKEN_FIM_MID, "<\xEF\xBD\x9C"
-                    "fim\xE2\x96\x81"
-                    "end\xEF\xBD\x9C>"},
+    {TOKEN_FIM_PRE, "<\uFF5Cfim\u2581begin\uFF5C>"},
+    {TOKEN_FIM_SUF, "<\uFF5Cfim\u2581hole\uFF5C>"},
+    {TOKEN_FIM_MID, "<\uFF5Cfim\u2581end\uFF5C>"},
     /* Codestral, which has no middle token; Seed-Coder */
     {TOKEN_FIM_PRE, "[PREFIX]"},
     {TOKEN_FIM_SUF, "[SUFFIX]"},
@@ -100,7 +94,7 @@ static const char *const marker_spellings[] = {
     "<bos>",
     "<eos>",
     "<EOT>",
-    "\xE2\x96\x81<EOT>",
+    "\u2581<EOT>",
     "<|EOT|>",
     "<|endoftext|>",
     "<|endofprompt|>",
@@ -132,18 +126,10 @@ static const char *const marker_spellings[] = {
     "[/INST]",
     "[SYSTEM_PROMPT]",
     "[/SYSTEM_PROMPT]",
-    "<\xEF\xBD\x9C"
-    "User\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9C"
-    "Assistant\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9C"
-    "begin\xE2\x96\x81"
-    "of\xE2\x96\x81"
-    "sentence\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81"
-    "of\xE2\x96\x81"
-    "sentence\xEF\xBD\x9C>",
+    "<\uFF5CUser\uFF5C>",
+    "<\uFF5CAssistant\uFF5C>",
+    "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>",
+    "<\uFF5Cend\u2581of\u2581sentence\uFF5C>",
     "<|object_ref_start|>",
     "<|object_ref_end|>",
     "<|box_start|>",

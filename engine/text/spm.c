@@ -24,7 +24,7 @@
 static const char SCORES_KEY[] = "tokenizer.ggml.scores";
 static const char CHARSMAP_KEY[] = "tokenizer.ggml.precompiled_charsmap";
 
-static const char SPACE_MARK[] = "\xE2\x96\x81"; /* U+2581 */
+static const char SPACE_MARK[] = "\u2581"; /* U+2581 */
 enum { SPACE_MARK_BYTES = sizeof(SPACE_MARK) - 1 };
 
 /* Orders as the score does, upside down: the bits of a float, read as sign and magnitude, are in

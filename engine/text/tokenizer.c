@@ -92,7 +92,7 @@ static enum err open_parts(
     struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
 {
     struct vocab *vocab = &tokenizer->vocab;
-    enum vocab_model model;
+    enum vocab_model model = VOCAB_BYTE_BPE;
     enum err err = read_model(gguf, &model, info);
     if (err != ERR_OK || (err = vocab_load(vocab, model, gguf, info)) != ERR_OK) {
         return err;

@@ -18,7 +18,7 @@
 struct gguf;
 struct tokenizer;
 
-/* A growing list of ids in an arena-free buffer with a bound. */
+/* A growing list of ids with a bound (memory of pool MEM_REQUESTS). */
 struct token_list {
     int32_t *ids;
     int32_t count, capacity;
@@ -68,7 +68,8 @@ int32_t tokenizer_ends(const struct tokenizer *tokenizer, int32_t out[LIMIT_END_
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
 enum token_type tokenizer_type(const struct tokenizer *tokenizer, int32_t token);
-/* True for tokens that are never shown as text: control ones and those counted as control. */
+/* True for tokens that are never shown as text: control and unknown ones, and those counted as
+ * control. */
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t token);
 /* Id of an exact piece as stored in the vocabulary, -1 if there is none. */
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece, size_t bytes);
@@ -76,18 +77,31 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece, siz
 const char *tokenizer_stored_piece(const struct tokenizer *tokenizer, int32_t token);
 
 enum tokenize_flags {
-    TOKENIZE_SPECIAL = 1,   /* parse spellings of control tokens */
-    TOKENIZE_ADD = 2,       /* add BOS/EOS as the metadata says */
-    TOKENIZE_CONTINUES = 4, /* the text follows other text: no SentencePiece space prefix */
+    TOKENIZE_SPECIAL = 1, /* parse spellings of control tokens */
+    TOKENIZE_ADD = 2,     /* add BOS/EOS as the metadata says */
+    /* The text follows other text: no SentencePiece space prefix at its start (behind a special
+     * token inside it there still is one, as in the reference). */
+    TOKENIZE_CONTINUES = 4,
 };
 
-/* Appends the ids of valid UTF-8 text. ERR_TOKENIZER for a character the vocabulary cannot spell
- * (no byte tokens and no unknown token), ERR_LIMIT past list->count_max, ERR_NO_MEMORY. On failure
- * the list keeps what it held before. Time is O(n log n) in the bytes. */
+/* Appends the ids of valid UTF-8 text (other bytes: ERR_TOKENIZER). With TOKENIZE_ADD a text that
+ * itself begins with BOS gets no second one.
+ *
+ * A character the vocabulary cannot spell: SentencePiece gives its byte tokens, else the unknown
+ * token, else ERR_TOKENIZER. Byte-level BPE leaves out bytes it has no token for, as the reference
+ * tokenizer does (SmolLM2: some control characters and unassigned planes; never the unknown token,
+ * which is <|endoftext|> there).
+ *
+ * ERR_LIMIT past list->count_max, ERR_NO_MEMORY. On failure the list keeps what it held before.
+ * Time is O(n log n) in the bytes. */
 MUST_USE enum err tokenizer_encode(const struct tokenizer *tokenizer, const char *text,
     size_t bytes, unsigned flags, struct token_list *list, struct err_info *info);
-/* Same, and for each id appended the byte range of `text` it came from (BOS/EOS: empty at the
- * border): spans holds pairs and grows with the list. For /tokenize. */
+/* Same, and for each id appended the byte range of `text` it came from, for /tokenize: *out_spans
+ * is a new array with one pair per appended id, freed with mem_free (NULL when there is none).
+ *
+ * Starts never fall. BOS, EOS and a lone space prefix are empty at their border. Where the text was
+ * rewritten first (Form C for qwen2, a run of unknown characters), each token made of a rewritten
+ * stretch has the whole stretch as its range, so neighbours may overlap. */
 MUST_USE enum err tokenizer_encode_spans(const struct tokenizer *tokenizer, const char *text,
     size_t bytes, unsigned flags, struct token_list *list, int32_t (**out_spans)[2],
     struct err_info *info);
@@ -114,9 +128,10 @@ struct detokenizer {
 /* continues = true: the text follows a prompt, so a leading space is kept. */
 void detokenizer_init(
     struct detokenizer *d, const struct tokenizer *tokenizer, bool show_control, bool continues);
-/* Writes whole characters to out (capacity detokenizer_bound()) and returns the count. Bytes that
- * can never become a character are written as U+FFFD; so is an unfinished one at detokenizer_end
- * when `replace`, else it is dropped. */
+/* Writes whole characters to out and returns the count in bytes. Bytes that can never become a
+ * character are written as U+FFFD; so is an unfinished one at detokenizer_end when `replace`, else
+ * it is dropped. A capacity below detokenizer_bound() is safe, but text that does not fit is lost,
+ * from the first character that does not. */
 size_t detokenizer_push(struct detokenizer *d, int32_t token, char *out, size_t capacity);
 size_t detokenizer_end(struct detokenizer *d, bool replace, char *out, size_t capacity);
 /* Most bytes one push can write for this tokenizer. */

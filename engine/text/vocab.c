@@ -15,7 +15,7 @@
 static const char TOKENS_KEY[] = "tokenizer.ggml.tokens";
 static const char TYPES_KEY[] = "tokenizer.ggml.token_type";
 
-static const char SPACE_MARK[] = "\xE2\x96\x81"; /* U+2581, SentencePiece's visible space */
+static const char SPACE_MARK[] = "\u2581"; /* U+2581, SentencePiece's visible space */
 enum { SPACE_MARK_BYTES = sizeof(SPACE_MARK) - 1 };
 
 /* The numbers of the GGUF format; ORDER TOKEN_TYPE. */
