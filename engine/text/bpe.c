@@ -26,37 +26,103 @@ struct bpe_pair {
 
 enum { MERGES_MAX = 1 << 24 };
 
-/* The slot of the pair, or the empty one where it belongs. */
-static struct bpe_pair *slot_of(const struct bpe *bpe, int32_t left, int32_t right)
+static struct bpe_pair *home_of(const struct bpe *bpe, int32_t left, int32_t right)
 {
     uint64_t hash = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right);
     hash = (hash ^ (hash >> 31)) * UINT64_C(0x9E3779B97F4A7C15);
-    for (size_t at = (hash >> 32) & bpe->pair_mask;; at = (at + 1) & bpe->pair_mask) {
-        struct bpe_pair *pair = &bpe->pairs[at];
-        if (pair->left < 0 || (pair->left == left && pair->right == right)) {
-            return pair;
-        }
-    }
+    return &bpe->pairs[(hash >> 32) & bpe->pair_mask];
 }
 
-/* "left right" -> the three ids. */
-static bool read_merge(
-    const struct vocab *vocab, const struct gguf_string *merge, struct bpe_pair *out_pair)
+/* The slot of the pair, or the empty one where it belongs. */
+static struct bpe_pair *slot_of(const struct bpe *bpe, int32_t left, int32_t right)
 {
+    struct bpe_pair *pair = home_of(bpe, left, right);
+    while (pair->left >= 0 && (pair->left != left || pair->right != right)) {
+        pair = pair == &bpe->pairs[bpe->pair_mask] ? bpe->pairs : pair + 1;
+    }
+    return pair;
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+/* One line of the list: "left right", and the two in one. */
+struct merge_line {
+    const char *left, *right;
+    size_t left_count, right_count;
     char joined[2 * VOCAB_PIECE_BYTES_MAX];
+};
+
+static bool split_line(const struct gguf_string *line, struct merge_line *out)
+{
     /* The first letter may itself be a space in files that do not use the byte alphabet. */
-    const char *space = merge->count < 2 ? NULL : memchr(merge->bytes + 1, ' ', merge->count - 1);
-    if (space == NULL || merge->count > sizeof(joined)) {
+    const char *space = line->count < 2 ? NULL : memchr(line->bytes + 1, ' ', line->count - 1);
+    if (space == NULL || line->count > sizeof(out->joined)) {
         return false;
     }
-    size_t left_count = (size_t)(space - merge->bytes);
-    size_t right_count = merge->count - left_count - 1;
-    memcpy(joined, merge->bytes, left_count);
-    memcpy(joined + left_count, space + 1, right_count);
-    out_pair->left = pieces_find(&vocab->stored, merge->bytes, left_count);
-    out_pair->right = pieces_find(&vocab->stored, space + 1, right_count);
-    out_pair->joined = pieces_find(&vocab->stored, joined, left_count + right_count);
-    return out_pair->left >= 0 && out_pair->right >= 0 && out_pair->joined >= 0;
+    out->left = line->bytes;
+    out->left_count = (size_t)(space - line->bytes);
+    out->right = space + 1;
+    out->right_count = line->count - out->left_count - 1;
+    memcpy(out->joined, out->left, out->left_count);
+    memcpy(out->joined + out->left_count, out->right, out->right_count);
+    return true;
+}
+
+enum { BLOCK = 16 }; /* lines whose memory is fetched together: the tables do not fit the cache */
+
+struct merge_block {
+    const struct gguf_string *lines;
+    size_t first, count; /* lines [first, first + count) of the list */
+    uint64_t hashes[BLOCK][3];
+    struct bpe_pair pairs[BLOCK];
+};
+
+static enum err bad_line(const char *what, size_t number, struct err_info *info)
+{
+    return err_set(info, ERR_FORMAT, MERGES_KEY, "merge %zu %s", number, what);
+}
+
+static enum err prepare_block(
+    struct merge_block *block, const struct pieces *stored, struct err_info *info)
+{
+    struct merge_line line;
+    for (size_t i = 0; i < block->count; i++) {
+        if (!split_line(&block->lines[block->first + i], &line)) {
+            return bad_line("is not two tokens and a space", block->first + i, info);
+        }
+        block->hashes[i][0] = pieces_prepare(stored, line.left, line.left_count);
+        block->hashes[i][1] = pieces_prepare(stored, line.right, line.right_count);
+        block->hashes[i][2] =
+            pieces_prepare(stored, line.joined, line.left_count + line.right_count);
+    }
+    return ERR_OK;
+}
+
+static enum err resolve_block(struct merge_block *block, const struct bpe *bpe,
+    const struct vocab *vocab, struct err_info *info)
+{
+    const struct pieces *stored = &vocab->stored;
+    struct merge_line line;
+    for (size_t i = 0; i < block->count; i++) {
+        const uint64_t *hashes = block->hashes[i];
+        struct bpe_pair *pair = &block->pairs[i];
+        if (!split_line(&block->lines[block->first + i], &line)) {
+            return bad_line("is not two tokens and a space", block->first + i, info);
+        }
+        pair->rank = (uint32_t)(block->first + i);
+        pair->left = pieces_find_prepared(stored, hashes[0], line.left, line.left_count);
+        pair->right = pieces_find_prepared(stored, hashes[1], line.right, line.right_count);
+        pair->joined = pieces_find_prepared(
+            stored, hashes[2], line.joined, line.left_count + line.right_count);
+        if (pair->left < 0 || pair->right < 0 || pair->joined < 0) {
+            return bad_line("is not of tokens of this file", block->first + i, info);
+        }
+        if (vocab_is_control(vocab, pair->joined)) {
+            return bad_line("gives a control token", block->first + i, info);
+        }
+        __builtin_prefetch(home_of(bpe, pair->left, pair->right), 1);
+    }
+    return ERR_OK;
 }
 
 static enum err read_merges(struct bpe *bpe, const struct vocab *vocab,
@@ -74,19 +140,18 @@ static enum err read_merges(struct bpe *bpe, const struct vocab *vocab,
     for (size_t i = 0; i < slot_count; i++) {
         bpe->pairs[i].left = -1;
     }
-    for (size_t i = 0; i < merges->count; i++) {
-        struct bpe_pair pair = {.rank = (uint32_t)i};
-        if (!read_merge(vocab, &merges->strings[i], &pair)) {
-            return err_set(
-                info, ERR_FORMAT, MERGES_KEY, "merge %zu is not of tokens of this file", i);
+    struct merge_block block = {.lines = merges->strings};
+    for (; block.first < merges->count; block.first += block.count) {
+        block.count = MIN((size_t)BLOCK, merges->count - block.first);
+        enum err err = prepare_block(&block, &vocab->stored, info);
+        if (err != ERR_OK || (err = resolve_block(&block, bpe, vocab, info)) != ERR_OK) {
+            return err;
         }
-        if (vocab_is_control(vocab, pair.joined)) {
-            return err_set(
-                info, ERR_FORMAT, MERGES_KEY, "merge %zu gives control token %d", i, pair.joined);
-        }
-        struct bpe_pair *slot = slot_of(bpe, pair.left, pair.right);
-        if (slot->left < 0) { /* of equal merges the first counts */
-            *slot = pair;
+        for (size_t i = 0; i < block.count; i++) {
+            struct bpe_pair *slot = slot_of(bpe, block.pairs[i].left, block.pairs[i].right);
+            if (slot->left < 0) { /* of equal merges the first counts */
+                *slot = block.pairs[i];
+            }
         }
     }
     return ERR_OK;

@@ -30,6 +30,11 @@ static uint64_t hash_bytes(const char *bytes, size_t count)
     return mix(mix(hash, word), 0);
 }
 
+static uint32_t tag_of(uint64_t hash)
+{
+    return (uint32_t)(hash >> 32);
+}
+
 enum err pieces_init(struct pieces *pieces, int32_t count_max, size_t bytes_max)
 {
     ASSERT(count_max >= 0);
@@ -85,18 +90,16 @@ const char *pieces_get(const struct pieces *pieces, int32_t id, size_t *out_coun
     return pieces->bytes + start;
 }
 
-/* The slot that holds the string, or the empty one where it belongs. */
+/* The slot that holds the string of this hash, or the empty one where it belongs. */
 static struct piece_slot *slot_of(
-    const struct pieces *pieces, const char *bytes, size_t count, uint32_t *out_tag)
+    const struct pieces *pieces, uint64_t hash, const char *bytes, size_t count)
 {
-    uint64_t hash = hash_bytes(bytes, count);
-    *out_tag = (uint32_t)(hash >> 32);
     for (size_t at = hash & pieces->slot_mask;; at = (at + 1) & pieces->slot_mask) {
         struct piece_slot *slot = &pieces->slots[at];
         if (slot->id < 0) {
             return slot;
         }
-        if (slot->tag == *out_tag) {
+        if (slot->tag == tag_of(hash)) {
             size_t held_count;
             const char *held = pieces_get(pieces, slot->id, &held_count);
             if (held_count == count && memcmp(held, bytes, count) == 0) {
@@ -106,24 +109,46 @@ static struct piece_slot *slot_of(
     }
 }
 
-void pieces_index(struct pieces *pieces, int32_t id)
+void pieces_index(struct pieces *pieces, const uint8_t *kinds, uint8_t kind)
 {
-    size_t count;
-    uint32_t tag;
-    const char *bytes = pieces_get(pieces, id, &count);
-    struct piece_slot *slot = slot_of(pieces, bytes, count, &tag);
-    slot->tag = tag;
-    slot->id = id;
-    pieces->longest = MAX(pieces->longest, (uint32_t)count);
+    enum { AHEAD = 16 }; /* strings prepared before they are put in */
+    uint64_t hashes[AHEAD];
+    for (int32_t coming = 0; coming < pieces->count + AHEAD; coming++) {
+        size_t count;
+        int32_t id = coming - AHEAD;
+        if (id >= 0 && (kinds == NULL || kinds[id] == kind)) {
+            const char *bytes = pieces_get(pieces, id, &count);
+            uint64_t hash = hashes[id % AHEAD];
+            struct piece_slot *slot = slot_of(pieces, hash, bytes, count);
+            *slot = (struct piece_slot){.tag = tag_of(hash), .id = id};
+            pieces->longest = MAX(pieces->longest, (uint32_t)count);
+        }
+        if (coming < pieces->count) {
+            const char *bytes = pieces_get(pieces, coming, &count);
+            hashes[coming % AHEAD] = pieces_prepare(pieces, bytes, count);
+        }
+    }
+}
+
+uint64_t pieces_prepare(const struct pieces *pieces, const char *bytes, size_t count)
+{
+    uint64_t hash = hash_bytes(bytes, count);
+    __builtin_prefetch(&pieces->slots[hash & pieces->slot_mask]);
+    return hash;
+}
+
+int32_t pieces_find_prepared(
+    const struct pieces *pieces, uint64_t hash, const char *bytes, size_t count)
+{
+    return count > pieces->longest ? -1 : slot_of(pieces, hash, bytes, count)->id;
 }
 
 int32_t pieces_find(const struct pieces *pieces, const char *bytes, size_t count)
 {
     if (count > pieces->longest) {
-        return -1;
+        return -1; /* without hashing it */
     }
-    uint32_t tag;
-    return slot_of(pieces, bytes, count, &tag)->id;
+    return slot_of(pieces, hash_bytes(bytes, count), bytes, count)->id;
 }
 
 size_t pieces_memory(const struct pieces *pieces)

@@ -1,8 +1,8 @@
 /*
  * Byte strings by number and numbers by byte string: the two directions of a vocabulary.
  *
- * Strings are appended once in order of their numbers; only those given to pieces_index can be
- * found. Each is followed by a NUL in memory that is not part of it, so that it can be handed out
+ * Strings are appended once in order of their numbers; only those that pieces_index chooses can
+ * be found. Each is followed by a NUL in memory that is not part of it, so that it can be handed out
  * as a C string; a string may hold NULs of its own.
  */
 #ifndef ENGINE_TEXT_PIECES_H
@@ -33,11 +33,17 @@ MUST_USE enum err pieces_init(struct pieces *pieces, int32_t count_max, size_t b
 void pieces_free(struct pieces *pieces); /* zeroed and half-built ones are allowed */
 /* Gives the string the next number. */
 void pieces_append(struct pieces *pieces, const char *bytes, size_t count);
-/* Makes string `id` findable; of equal strings the last one indexed is found. */
-void pieces_index(struct pieces *pieces, int32_t id);
+/* Makes findable the strings whose kinds[number] is `kind`, or all when kinds is NULL; of equal
+ * strings the last is found. Once, when all are appended. */
+void pieces_index(struct pieces *pieces, const uint8_t *kinds, uint8_t kind);
 const char *pieces_get(const struct pieces *pieces, int32_t id, size_t *out_count);
 /* -1 when there is none. */
 int32_t pieces_find(const struct pieces *pieces, const char *bytes, size_t count);
+/* The same in two steps, for callers that look up many strings at once: a large table does not fit
+ * the cache, and after pieces_prepare its slot is on the way. */
+uint64_t pieces_prepare(const struct pieces *pieces, const char *bytes, size_t count);
+int32_t pieces_find_prepared(
+    const struct pieces *pieces, uint64_t hash, const char *bytes, size_t count);
 size_t pieces_memory(const struct pieces *pieces);
 
 #endif

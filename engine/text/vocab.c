@@ -145,7 +145,6 @@ static enum err add_token(
         text_count = text_of(vocab->model, vocab->types[id], piece, count, text, &spellable);
     }
     pieces_append(&vocab->stored, piece, count);
-    pieces_index(&vocab->stored, id);
     pieces_append(&vocab->text, text, text_count);
     vocab->flags[id] = spellable ? VOCAB_SPELLABLE : 0;
     vocab->text_longest = MAX(vocab->text_longest, text_count);
@@ -225,14 +224,11 @@ static enum err load(struct vocab *vocab, const struct gguf *gguf, struct err_in
             return err;
         }
     }
+    pieces_index(&vocab->stored, NULL, 0);
     if ((err = special_load(vocab, gguf, info)) != ERR_OK) {
         return err;
     }
-    for (int32_t id = 0; id < vocab->count; id++) {
-        if (vocab->flags[id] == VOCAB_SPELLABLE) { /* and not control */
-            pieces_index(&vocab->text, id);
-        }
-    }
+    pieces_index(&vocab->text, vocab->flags, VOCAB_SPELLABLE); /* and not VOCAB_CONTROL */
     return find_bytes(vocab, info);
 }
 
