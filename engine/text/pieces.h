@@ -1,8 +1,8 @@
 /*
  * Byte strings by number and numbers by byte string: the two directions of a vocabulary.
  *
- * Strings are appended once in order of their numbers; only those that pieces_index chooses can
- * be found. Each is followed by a NUL in memory that is not part of it, so that it can be handed out
+ * Strings are appended once in order of their numbers; only those that pieces_index chooses can be
+ * found. Each is followed by a NUL in memory that is not part of it, so that it can be handed out
  * as a C string; a string may hold NULs of its own.
  */
 #ifndef ENGINE_TEXT_PIECES_H
