@@ -99,14 +99,17 @@ class Server:
         return self
 
     def __exit__(self, kind, value, traceback):
-        if self.process.poll() is None:
+        end = time.monotonic() + TIMEOUT_S
+        while self.process.poll() is None:
+            # Again and again: signals that wait together count once, and the second one hurries.
             self.stop()
-            self.stop()
-        try:
-            code = self.wait()
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError("the server did not end") from value
+            try:
+                self.process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > end:
+                    self.kill()
+                    raise AssertionError("the server did not end") from value
+        code = self.wait()
         if kind is not None:
             print(self.log()[-4000:])
         elif code != 0:

@@ -89,9 +89,11 @@ class Body(unittest.TestCase):
         """64 bodies of 4 MiB, held back by their last byte, fill the 256 MiB; the next is 503."""
         with Server() as server:
             body = self.padded(4 * MIB)
-            clients = [Client(server.port) for _ in range(64)]
-            for client in clients:
-                client.send(compose("POST", "/generate", body)[:-1])
+            clients = []
+            for _ in range(64):  # connected only now: a silent connection has 10 s
+                clients.append(Client(server.port))
+                clients[-1].send(compose("POST", "/generate", body)[:-1])
+
             def is_full():
                 reply = request(server.port, "POST", "/generate", b"{" + b" " * 100 + b"}")
                 return reply.status == 503 and reply.field("retry-after") is not None

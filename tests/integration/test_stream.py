@@ -3,6 +3,7 @@
 Method: the scripted engine produces tokens at a stated pace; the gauges of /metrics must be back at
 zero after every way of leaving, and no more than a step's tokens may follow.
 """
+import os
 import random
 import socket
 import time
@@ -113,8 +114,10 @@ class Streams(unittest.TestCase):
             time.sleep(0.5)
             values = self.server.metrics()
             self.assertEqual(values["magnetd_sequences_running"], 1)
-            # Its text lies in the job's results, 32 MB; frames on top of that are bounded.
-            self.assertLess(self.server.resident_bytes() - before, 48 << 20)
+            # Its text lies in the job's results, 32 MB; frames on top of that are bounded. A
+            # sanitizer's shadow memory grows with every byte touched and is not ours.
+            if os.environ.get("MAGNETD_TEST_SCALE", "1") == "1":
+                self.assertLess(self.server.resident_bytes() - before, 48 << 20)
             count = sum(1 for _ in slow.frames())
             self.assertEqual(count, 8001)
 
