@@ -167,6 +167,8 @@ struct plan {
     int32_t item_count;  /* 1..LIMIT_ITEMS */
     bool stream;         /* token events are wanted while it runs (item_count == 1) */
     int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
+    int64_t
+        start_by_us; /* monotonic, 0 = none: a job that has not started then ends ERR_DEADLINE */
 };
 
 /* ---- results ------------------------------------------------------------------------------- */

@@ -73,6 +73,7 @@ static enum err submit(struct tasks *tasks, struct task *task)
     job->plan = call->plan;
     job->plan.stream = call->stream;
     job->plan.deadline_us = deadline_of(task);
+    job->plan.start_by_us = clock_now_us(tasks->clock) + LIMIT_QUEUE_MS * INT64_C(1000);
     task->tokens = count_tokens(&job->plan);
     atomic_fetch_add(&tasks->tokens_waiting, task->tokens);
     if (atomic_load(&task->cancelled)) {

@@ -165,6 +165,9 @@ static void end_dead_jobs(struct scheduler *scheduler, int64_t now)
             end_job(scheduler, i, ERR_CANCELLED, "the request was cancelled");
         } else if (job->plan.deadline_us != 0 && now >= job->plan.deadline_us) {
             end_job(scheduler, i, ERR_DEADLINE, "the request's time is over");
+        } else if (job->plan.start_by_us != 0 && now >= job->plan.start_by_us &&
+                   job->items_started == 0) {
+            end_job(scheduler, i, ERR_DEADLINE, "the request waited too long in the queue");
         }
     }
 }

@@ -8,7 +8,7 @@ import unittest
 
 from harness import Client, Server, all_at_rest, request, together, wait_for
 
-HEAD_S, BODY_S, DROP_S = 10, 30, 2
+HEAD_S, BODY_S, QUEUE_S, DROP_S = 10, 30, 30, 2
 
 
 class Deadlines(unittest.TestCase):
@@ -99,6 +99,17 @@ class Deadlines(unittest.TestCase):
             self.assertAlmostEqual(time.monotonic() - began, DROP_S, delta=0.5)
             self.assertTrue(client.at_end())
 
+    def queued(self):
+        """One sequence, taken for longer than a job may wait for it."""
+        with Server("--sequences", "1") as server:
+            with Client(server.port) as first, Client(server.port, timeout=60) as second:
+                first.send_request("POST", "/generate", {"prompt_ms": (QUEUE_S + 3) * 1000})
+                wait_for(lambda: server.metrics()["magnetd_sequences_running"] == 1, "running")
+                began = time.monotonic()
+                second.send_request("POST", "/generate", {})
+                self.assertEqual(second.reply().status, 504)
+                self.assertAlmostEqual(time.monotonic() - began, QUEUE_S, delta=1.2)
+
     def good_client(self):
         times = []
         end = time.monotonic() + BODY_S
@@ -113,7 +124,8 @@ class Deadlines(unittest.TestCase):
         with self.server:
             together([self.silent] * 50 + [self.dripped_head] * 20 +
                      [self.second_head, self.silent_body, self.silent_body, self.dripped_chunks,
-                      self.stuck_after_continue, self.refused_and_slow, self.good_client])
+                      self.stuck_after_continue, self.refused_and_slow, self.queued,
+                      self.good_client])
             wait_for(lambda: all_at_rest(self.server), "gauges at zero")
             values = self.server.metrics()
             self.assertEqual(values['magnetd_http_requests_total{route="none",code="408"}'], 71)

@@ -132,6 +132,11 @@ static void step_job(struct engine *engine, struct slot *slot, int64_t now_us)
         finish(engine, slot, ERR_DEADLINE);
         return;
     }
+    if (slot->state == SLOT_QUEUED && job->plan.start_by_us != 0 &&
+        now_us >= job->plan.start_by_us) {
+        finish(engine, slot, ERR_DEADLINE);
+        return;
+    }
     if (slot->state == SLOT_QUEUED) {
         if (engine->running >= engine->sequences) {
             slot->next_us = now_us + POLL_US;

@@ -177,6 +177,29 @@ static void test_deadline_ends_job(void **state)
     fake_host_close(&host);
 }
 
+/* One sequence only: the second job waits behind a long first one and is given up in the queue. A
+ * job that started in time is not touched, however long it takes. */
+static void test_job_that_waits_too_long_ends(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 1, 64, 64, 1);
+    struct random_plan plans[2];
+    struct job *first = simple_job(&host, &plans[0], KIND_GENERATE, 5, 40);
+    struct job *second = simple_job(&host, &plans[1], KIND_GENERATE, 5, 40);
+    first->plan.start_by_us = second->plan.start_by_us = 10 * host.step_us;
+    fake_job_submit(&host, first);
+    fake_job_submit(&host, second);
+    fake_host_run(&host, 100);
+    assert_int_equal(first->err, ERR_OK);
+    assert_int_equal(first->results[0].generated_tokens, 40);
+    assert_int_equal(second->err, ERR_DEADLINE);
+    assert_int_equal(second->times.started, 0);
+    fake_job_free(first);
+    fake_job_free(second);
+    fake_host_close(&host);
+}
+
 /* A stream whose client does not read pauses; the neighbour goes on; reading resumes it. */
 static void test_full_event_ring_pauses_only_its_stream(void **state)
 {
@@ -269,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_cancels),
         cmocka_unit_test(test_poisoned_row_fails_alone),
         cmocka_unit_test(test_deadline_ends_job),
+        cmocka_unit_test(test_job_that_waits_too_long_ends),
         cmocka_unit_test(test_full_event_ring_pauses_only_its_stream),
         cmocka_unit_test(test_kinds_share_a_step),
         cmocka_unit_test(test_long_prompt_does_not_hold_up_a_stream),
