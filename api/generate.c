@@ -310,11 +310,12 @@ static enum err generate_encode(
 
 /* ---- stream -------------------------------------------------------------------------------- */
 
-/* job == NULL: not the last frame. */
-static enum err write_frame(struct call *call, const char *step_text,
-    const struct token_event *event, const struct job *job, struct buf *out)
+/* Beside a running engine: of the result only what was written before the event may be read. */
+static enum err write_frame(struct call *call, const struct job *job,
+    const struct token_event *event, bool last, struct buf *out)
 {
     const struct generate_notes *notes = call->state;
+    const struct step_result *step = &job->results[0].steps[0];
     struct json_out json;
     sse_begin(&json, out);
     json_out_object(&json);
@@ -322,24 +323,24 @@ static enum err write_frame(struct call *call, const char *step_text,
     json_out_int(&json, event != NULL ? event->index + 1 : 0);
     json_out_key(&json, "token");
     if (event != NULL) {
-        write_token(&json, call, event->token, step_text + event->text_from, event->text_bytes,
+        write_token(&json, call, event->token, step->text + event->text_from, event->text_bytes,
             &event->logprob);
     } else {
         json_out_null(&json);
     }
     int32_t wanted = notes->request->parameters.top_n_tokens;
-    if (event != NULL && job != NULL && wanted > 0) {
+    if (event != NULL && wanted > 0) {
         json_out_key(&json, "top_tokens");
-        write_top(&json, call, &job->results[0].steps[0], event->index, wanted);
+        write_top(&json, call, step, event->index, wanted);
     }
     json_out_key(&json, "generated_text");
-    if (job != NULL) {
+    if (last) {
         write_text(&json, call, job);
     } else {
         json_out_null(&json);
     }
     json_out_key(&json, "details");
-    if (job != NULL) {
+    if (last) {
         write_details(&json, call, job, false);
     } else {
         json_out_null(&json);
@@ -360,14 +361,13 @@ static enum err generate_frame(
         notes->has_last = true;
         return ERR_OK;
     }
-    return write_frame(call, job->results[0].steps[0].text, event, NULL, out);
+    return write_frame(call, job, event, false, out);
 }
 
 static enum err generate_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
     const struct generate_notes *notes = call->state;
-    return write_frame(
-        call, job->results[0].steps[0].text, notes->has_last ? &notes->last : NULL, job, out);
+    return write_frame(call, job, notes->has_last ? &notes->last : NULL, true, out);
 }
 
 const struct endpoint endpoint_generate = {.name = "generate",

@@ -192,9 +192,11 @@ static enum err job_error(const struct job *job, struct err_info *out_info)
         *out_info = job->info;
         return job->err;
     }
-    if (job->plan.item_count == 1 && job->results[0].err != ERR_OK) {
-        *out_info = job->results[0].info;
-        return job->results[0].err;
+    for (int32_t i = 0; i < job->plan.item_count; i++) {
+        if (job->results[i].err != ERR_OK) {
+            *out_info = job->results[i].info;
+            return job->results[i].err;
+        }
     }
     return ERR_OK;
 }

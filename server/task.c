@@ -70,8 +70,7 @@ static enum err submit(struct tasks *tasks, struct task *task)
     struct call *call = &task->call;
     struct job *job = task->job;
     call->stream = call->stream && endpoint->frame != NULL;
-    job->plan = call->plan;
-    job->plan.stream = call->stream;
+    job->plan = call->plan; /* a stream of several items is made of their whole results */
     job->plan.deadline_us = deadline_of(task);
     job->plan.start_by_us = clock_now_us(tasks->clock) + LIMIT_QUEUE_MS * INT64_C(1000);
     task->tokens = count_tokens(&job->plan);
