@@ -7,7 +7,7 @@ set -eu
 build="gcc libc6-dev meson ninja-build pkg-config python3 libmicrohttpd-dev libjansson-dev
     libopenblas-pthread-dev libutf8proc-dev"
 run="ca-certificates curl python3-pip"
-test="libcmocka-dev python3-jsonschema"
+test="libcmocka-dev node-llhttp python3-jsonschema wrk"
 ci="ccache clang clang-format-14 git libclang-rt-14-dev llvm"
 
 packages_of() {

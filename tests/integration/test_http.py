@@ -3,6 +3,8 @@
 Method: one scripted server; replies are read byte by byte, so a wrong length or a second status
 line cannot hide.
 """
+import shutil
+import subprocess
 import unittest
 
 from harness import Client, Server, all_at_rest, compose, request, wait_for
@@ -10,6 +12,11 @@ from harness import Client, Server, all_at_rest, compose, request, wait_for
 PATHS = ["/embed", "/embed_all", "/infill", "/generate", "/generate_stream", "/classify",
          "/tokenize", "/detokenize", "/decode"]
 TEI = ["/embed", "/embed_all", "/generate", "/generate_stream", "/classify", "/decode", "/info"]
+
+
+NUMBER = r"[0-9]+(\.[0-9]+)?(e[+-][0-9]+)?"
+LINE = (r"^(# HELP [a-z_]+ [^\n]+|# TYPE [a-z_]+ (counter|gauge|histogram)|"
+        r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? ' + NUMBER + ")$")
 
 
 def check_error(test, reply, path, status):
@@ -217,6 +224,18 @@ class Http(unittest.TestCase):
                          ("/generate", 200, "completed"))
         self.assertEqual((lines[0]["tokens_in"], lines[0]["tokens_out"]), (3, 1))
         self.assertNotIn(marker, self.server.log())
+
+    def test_metrics_format(self):
+        """By Prometheus' own checker where it is installed; the shape of each line anyhow."""
+        with Server() as idle:
+            for server in (idle, self.server):
+                text = request(server.port, "GET", "/metrics").body
+                for line in text.decode().splitlines():
+                    self.assertRegex(line, LINE)
+                if shutil.which("promtool") is not None:
+                    checked = subprocess.run(["promtool", "check", "metrics"], input=text,
+                                             capture_output=True, timeout=20)
+                    self.assertEqual((checked.returncode, checked.stderr), (0, b""))
 
     def test_metrics_before_and_after(self):
         with Server() as fresh:
