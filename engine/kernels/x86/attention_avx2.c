@@ -322,7 +322,8 @@ void attention_avx2(const struct attention_args *args, int32_t row_from, int32_t
     ASSERT(args->kv.head_dim >= 1 && args->kv.head_dim <= HEAD_DIM_MAX);
     ASSERT(args->kv.page_slots >= KV_TILE && args->kv.page_slots % KV_TILE == 0);
     struct block_rows rows;
-    memset(rows.scores, 0, sizeof rows.scores);
+    /* Lanes of tiles that no row sees are never scored, but pass through the blend. */
+    memset(rows.scores, 0, (size_t)MIN(row_to - row_from, ROWS) * sizeof rows.scores[0]);
     rows.windowed = args->reach_left != REACH_ALL || args->reach_right != REACH_ALL;
     rows.placed = rows.windowed || args->alibi_slope != 0;
     rows.dims_padded = (args->kv.head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS;

@@ -50,7 +50,7 @@ ALWAYS_INLINE int panel_is_k(enum tensor_type type)
     return type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
 }
 
-/* f16 numbers and words of a block; agrees with panel_layout_of, which tests compare. */
+/* f16 numbers and words of a block, as panel_layout_of has them: constants where it is inlined. */
 ALWAYS_INLINE int panel_halves(enum tensor_type type)
 {
     return type == TENSOR_Q4_0 || type == TENSOR_Q5_0 || type == TENSOR_Q8_0 || type == TENSOR_Q6_K
