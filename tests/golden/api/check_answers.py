@@ -32,6 +32,9 @@ except ImportError:
 if not pathlib.Path(MODEL).exists():
     print("skipped: the default model is not there")
     sys.exit(SKIPPED)
+if not (DATA / "smollm2-reference").exists():
+    print("skipped: smollm2-reference of MAGNETD_DATA is not there")
+    sys.exit(SKIPPED)
 
 
 class Schemas:
@@ -110,9 +113,6 @@ class Program:
 
 def read_lines(name):
     path = DATA / "smollm2-reference" / name
-    if not path.exists():
-        print(f"skipped: {name} is not there")
-        sys.exit(SKIPPED)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
