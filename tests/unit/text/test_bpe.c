@@ -44,6 +44,20 @@ static void test_merge_order(void **state)
     tokenizer_close(t);
 }
 
+/* A merge named twice has the rank of its first place. */
+static void test_merge_twice(void **state)
+{
+    (void)state;
+    text_rig_bpe(&rig, "gpt-2");
+    int32_t ab = text_rig_merge(&rig, "a b", "ab");
+    int32_t bc = text_rig_merge(&rig, "b c", "bc");
+    rig.merges[rig.merge_count++] = "a b";
+    struct tokenizer *t = text_rig_open(&rig);
+    RIG_IDS(t, "abc", 0, ab, 'c');
+    RIG_IDS(t, "bc", 0, bc);
+    tokenizer_close(t);
+}
+
 /* Llama 3 takes a piece that is a token whole, the others never reach it without its merges. */
 static void test_whole_first(void **state)
 {
@@ -143,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge_order),
+        cmocka_unit_test(test_merge_twice),
         cmocka_unit_test(test_whole_first),
         cmocka_unit_test(test_nfc),
         cmocka_unit_test(test_missing_byte),

@@ -47,6 +47,11 @@ static void test_held_back(void **state)
 {
     (void)state;
     text_rig_bpe(&rig, "gpt-2");
+    /* The bytes E2 82 and a letter. */
+    int32_t broken = text_rig_add(&rig,
+        "\xC3\xA2\xC4\xA4"
+        "a",
+        RIG_NORMAL, 0);
     struct tokenizer *t = text_rig_open(&rig);
     static const unsigned char llama[] = {0xF0, 0x9F, 0xA6, 0x99};
     struct detokenizer d;
@@ -63,6 +68,8 @@ static void test_held_back(void **state)
     assert_string_equal(DECODE(t, false, false, true, 0xF0, 0x9F, 'a'), "\xEF\xBF\xBD"
                                                                         "a");
     assert_string_equal(DECODE(t, false, false, true, 0xE2, 0xC3, 0xA9), "\xEF\xBF\xBD\xC3\xA9");
+    assert_string_equal(DECODE(t, false, false, true, broken), "\xEF\xBF\xBD"
+                                                               "a");
     assert_string_equal(DECODE(t, false, false, true, 0x80, 0xC0, 'a'), "\xEF\xBF\xBD\xEF\xBF\xBD"
                                                                         "a");
     tokenizer_close(t);

@@ -149,6 +149,7 @@ static void test_types(void **state)
     int32_t a = mark + 1;
     int32_t b = mark + 2;
     text_rig_add(&rig, "ab", RIG_UNUSED, 0);
+    text_rig_add(&rig, "a ", RIG_NORMAL, 0);
     text_rig_add(&rig, "a b", RIG_NORMAL, 0);             /* a real space: never met in text */
     int32_t tag = text_rig_add(&rig, "<a>", RIG_USER, 0); /* parsed always */
     int32_t gap = text_rig_add(&rig, MARK MARK MARK, RIG_USER, 0);
