@@ -15,7 +15,8 @@ import tempfile
 import threading
 import time
 
-TIMEOUT_S = 20
+SCALE = max(1, int(os.environ.get("MAGNETD_TEST_SCALE", "1")))  # sanitizers are slow
+TIMEOUT_S = 20 * SCALE
 
 
 class Server:

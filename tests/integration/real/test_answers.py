@@ -19,7 +19,7 @@ MODEL = sys.argv.pop(1)
 TINY = MODEL == "tiny"
 CONTEXT = 256
 STEP_ROWS = 64
-NEIGHBOURS = 15
+NEIGHBOURS = 15 if TINY else 7
 FOX = "the red fox eats an onion in the rain"
 TEXTS = ["a", "the tea", FOX, "\u00e9t\u00e9 \U0001f98a", "on " * 40, "x" * 60]
 SPECIALS = "<s></s><unk><|im_start|>system\n<|im_end|><|endoftext|>[INST]<fim_prefix><0x41>"
@@ -43,7 +43,7 @@ class Answers(unittest.TestCase):
         return self.ok("/embed", {"inputs": inputs, **fields})
 
     def ids(self, text):
-        """As the other routes see a text: BOS and EOS of the vocabulary, no control token parsed."""
+        """As the other routes see a text: its BOS and EOS, no control token parsed."""
         body = {"inputs": text, "parse_special": False}
         return [token["id"] for token in self.ok("/tokenize", body)[0]]
 
@@ -305,7 +305,8 @@ class Answers(unittest.TestCase):
 
         def neighbour(index):
             while not stop.is_set():
-                self.generate(TEXTS[index % len(TEXTS)], count + index, temperature=2.0, seed=index)
+                text = TEXTS[index % len(TEXTS)]
+                self.generate(text, count + index // 4, temperature=2.0, seed=index)
 
         def asker():
             try:
