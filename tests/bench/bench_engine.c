@@ -2,13 +2,21 @@
  * Benchmark of the engine on a model file: prefill and decode, beside the machine's limits measured
  * in the same run. Not a test: it prints a table, or CSV.
  *
- *     bench_engine MODEL [--threads N] [--csv] [word...]     only lines whose name holds a word
+ *     bench_engine MODEL [--threads N] [--csv] [--once] [word...]
+ *
+ * Only lines whose name holds one of the words: "decode", "prefill-64", "batch-16".
  *
  * Prefill is a causal prompt of which only the last row is read, so no head is computed; decode is
  * B sequences of a given context generating greedily together, from the moment the last of them
- * has its first token. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
+ * has its first token. For B > 1 a step may carry all prompts at once, and another prompt keeps the
+ * engine busy while they are queued: so they start together and no prompt runs beside the decodes
+ * that are measured. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
  * measured FMA peak for prefill, and against all weights read once a step at the measured read
  * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
+ *
+ * --once is for counting instructions (count_instructions.sh): one round, no limits, and each line
+ * on an engine of its own that starts when all its sequences are there, so that the steps are the
+ * same in every run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +31,8 @@ enum {
     ROUNDS = 5,
     DECODE_TOKENS = 24,
     BATCH_MAX = 32,
+    BATCH_PROMPT = 128,
+    BLOCKER = 256,
     PROMPT_MAX = 4096,
     FMA_ROUNDS = 200000,
     READ_BYTES = 256 << 20,
@@ -30,9 +40,9 @@ enum {
 
 struct bench {
     struct engine *engine;
-    const char *model_path;
+    struct engine_config config;
     int32_t threads;
-    bool csv;
+    bool csv, once;
     char **words;
     int word_count;
     double flops, read_bytes; /* the machine's limits, per second */
@@ -58,10 +68,10 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *values)
+static double median(double *values, int count)
 {
-    qsort(values, ROUNDS, sizeof *values, by_size);
-    return values[ROUNDS / 2];
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    return values[count / 2];
 }
 
 /* ---- limits -------------------------------------------------------------------------------- */
@@ -86,7 +96,7 @@ static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *
         threads_run(threads, bench->threads, fn, bench);
         rounds[i] = (double)(clock_now_us(NULL) - from) * 1e-6;
     }
-    return median(rounds);
+    return median(rounds, ROUNDS);
 }
 
 static bool measure_limits(struct bench *bench)
@@ -141,21 +151,36 @@ static struct job *start(
     return job;
 }
 
-/* Tokens per second of one round. */
+/* Tokens per second of one round; 0 when a sequence ended before another had its first token. */
 static double run_once(struct bench *bench, const struct shape *shape)
 {
     struct plan_item items[BATCH_MAX];
     struct plan_step steps[BATCH_MAX];
-    struct job *jobs[BATCH_MAX];
+    struct job *jobs[BATCH_MAX], *blocker = NULL;
+    struct plan_item blocker_item;
+    struct plan_step blocker_step;
+    if (shape->batch > 1 && !bench->once) {
+        const struct shape blocked = {
+            .prompt = MIN(BLOCKER, engine_model(bench->engine)->context), .batch = 1};
+        blocker = start(bench, &blocked, &blocker_item, &blocker_step);
+    }
     for (int32_t i = 0; i < shape->batch; i++) {
         jobs[i] = start(bench, shape, &items[i], &steps[i]);
     }
-    int64_t from = 0, to = 0;
+    if (bench->once) {
+        engine_resume(bench->engine);
+    }
+    int64_t from = 0, to = 0, first_end = INT64_MAX;
     for (int32_t i = 0; i < shape->batch; i++) {
         engine_wait(bench->engine, jobs[i]);
         const struct job_times *times = &jobs[i]->times;
         from = MAX(from, shape->tokens == 0 ? times->started : times->first_token);
         to = MAX(to, times->finished);
+        first_end = MIN(first_end, times->finished);
+    }
+    if (blocker != NULL) {
+        engine_wait(bench->engine, blocker);
+        engine_release(bench->engine, blocker);
     }
     /* Tokens that came after the last sequence had its first. */
     double tokens = shape->tokens == 0 ? shape->prompt : 0;
@@ -167,7 +192,7 @@ static double run_once(struct bench *bench, const struct shape *shape)
         }
         engine_release(bench->engine, jobs[i]);
     }
-    return tokens * 1e6 / (double)MAX(to - from, 1);
+    return first_end <= from ? 0 : tokens * 1e6 / (double)(to - from);
 }
 
 /* What the machine allows at most: the slower of multiplying and reading. */
@@ -181,21 +206,46 @@ static double limit_of(const struct bench *bench, const struct shape *shape)
     return shape->batch / step;
 }
 
-static void report(struct bench *bench, const char *name, const struct shape *shape)
+static void open_engine(struct bench *bench)
 {
+    struct err_info info = {0};
+    if (engine_open(&bench->config, &bench->engine, &info) != ERR_OK) {
+        (void)fprintf(stderr, "%s: %s\n", info.where, info.text);
+        exit(1);
+    }
+}
+
+static void reopen_engine(struct bench *bench)
+{
+    engine_close(bench->engine);
+    open_engine(bench);
+}
+
+/* `kind` with its context, or its batch, is the line's name. */
+static void report(
+    struct bench *bench, const char *kind, int32_t variant, const struct shape *shape)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s-%d", kind, variant);
     if (!wanted(bench, name) ||
         shape->prompt + shape->tokens > engine_model(bench->engine)->context) {
         return;
     }
     double rounds[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
+    int count = bench->once ? 1 : ROUNDS;
+    for (int i = 0; i < count; i++) {
         rounds[i] = run_once(bench, shape);
     }
-    double rate = median(rounds), limit = limit_of(bench, shape);
+    double rate = median(rounds, count);
+    if (bench->once) {
+        reopen_engine(bench);
+        return;
+    }
+    double limit = limit_of(bench, shape);
     if (bench->csv) {
         (void)printf("%s,%d,%d,%.1f,%.3f\n", name, shape->prompt, shape->batch, rate, rate / limit);
     } else {
-        (void)printf("%-8s %6d %5d %10.1f %8.0f %%\n", name, shape->prompt, shape->batch, rate,
+        (void)printf("%-12s %6d %5d %10.1f %8.0f %%\n", name, shape->prompt, shape->batch, rate,
             100 * rate / limit);
     }
     (void)fflush(stdout);
@@ -204,19 +254,21 @@ static void report(struct bench *bench, const char *name, const struct shape *sh
 static void run_all(struct bench *bench)
 {
     (void)printf(bench->csv ? "name,context,batch,tokens_per_second,of_limit\n"
-                            : "name    context batch   tokens/s  of limit\n");
+                            : "name        context batch   tokens/s  of limit\n");
     const int32_t prompts[] = {16, 64, 512, 2048};
     for (size_t i = 0; i < ARRAY_COUNT(prompts); i++) {
-        report(bench, "prefill", &(struct shape){.prompt = prompts[i], .batch = 1});
+        report(bench, "prefill", prompts[i], &(struct shape){.prompt = prompts[i], .batch = 1});
     }
     const int32_t contexts[] = {1, 512, 2048, 4000};
     for (size_t i = 0; i < ARRAY_COUNT(contexts); i++) {
-        report(bench, "decode",
+        report(bench, "decode", contexts[i],
             &(struct shape){.prompt = contexts[i], .batch = 1, .tokens = DECODE_TOKENS});
     }
+    bench->config.step_rows = BATCH_MAX * BATCH_PROMPT;
+    reopen_engine(bench);
     for (int32_t batch = 2; batch <= BATCH_MAX; batch *= 2) {
-        report(bench, "batch",
-            &(struct shape){.prompt = 128, .batch = batch, .tokens = DECODE_TOKENS});
+        report(bench, "batch", batch,
+            &(struct shape){.prompt = BATCH_PROMPT, .batch = batch, .tokens = DECODE_TOKENS});
     }
 }
 
@@ -238,36 +290,46 @@ static void describe(struct bench *bench)
         bench->weight_bytes * 1e-6);
 }
 
+static bool parse(struct bench *bench, int argc, char **argv)
+{
+    bench->config.threads = threads_available();
+    bench->words = argv;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
+            bench->config.threads = (int32_t)strtol(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--csv") == 0) {
+            bench->csv = true;
+        } else if (strcmp(argv[i], "--once") == 0) {
+            bench->once = bench->config.start_paused = true;
+        } else if (bench->config.model_path == NULL) {
+            bench->config.model_path = argv[i];
+        } else {
+            bench->words[bench->word_count++] = argv[i];
+        }
+    }
+    bench->threads = bench->config.threads;
+    return bench->config.model_path != NULL && bench->threads >= 1;
+}
+
 int main(int argc, char **argv)
 {
     static struct bench bench;
-    bench.threads = threads_available();
-    bench.words = argv;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
-            bench.threads = (int32_t)strtol(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--csv") == 0) {
-            bench.csv = true;
-        } else if (bench.model_path == NULL) {
-            bench.model_path = argv[i];
-        } else {
-            bench.words[bench.word_count++] = argv[i];
-        }
-    }
-    if (bench.model_path == NULL || bench.threads < 1) {
-        (void)fprintf(stderr, "usage: bench_engine MODEL [--threads N] [--csv] [word...]\n");
+    if (!parse(&bench, argc, argv)) {
+        (void)fprintf(
+            stderr, "usage: bench_engine MODEL [--threads N] [--csv] [--once] [word...]\n");
         return 2;
     }
     for (int32_t i = 0; i < PROMPT_MAX; i++) {
         bench.tokens[i] = 3 + i % 200;
     }
-    struct engine_config config = {.model_path = bench.model_path, .threads = bench.threads};
-    struct err_info info = {0};
-    if (!measure_limits(&bench) || engine_open(&config, &bench.engine, &info) != ERR_OK) {
-        (void)fprintf(stderr, "%s: %s\n", info.where, info.text);
+    if (!bench.once && !measure_limits(&bench)) {
+        (void)fprintf(stderr, "no memory to measure the limits\n");
         return 1;
     }
-    describe(&bench);
+    open_engine(&bench);
+    if (!bench.once) {
+        describe(&bench);
+    }
     run_all(&bench);
     engine_close(bench.engine);
     return 0;
