@@ -10,9 +10,10 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 import unittest
 
-from harness import Server, request
+from harness import Client, Server, all_at_rest, request, wait_for
 
 SKIPPED = 77
 ROUNDS = 5
@@ -59,6 +60,44 @@ class Process(unittest.TestCase):
         client.join(20)
         self.assertEqual(server.wait(), 0)
         self.assertEqual(answers[0].status, 200)
+
+    def test_a_client_that_leaves_frees_everything(self):
+        """In a stream, and in the middle of a long prompt; a step's tokens may follow, no more."""
+        with start("--context", "4096") as server:
+            with Client(server.port) as client:
+                client.send_request("POST", "/generate_stream", {
+                    "inputs": "Once upon a time", "parameters": {"max_new_tokens": 3000}})
+                client.head()
+                frames = client.frames()
+                for _ in range(5):
+                    next(frames)
+            wait_for(lambda: all_at_rest(server), "rest after a stream", 3)
+            used = 'magnetd_cache_pages{state="used"}'
+            wait_for(lambda: server.metrics()[used] == 0, "pages free", 3)
+            self.assertLess(server.metrics()['magnetd_generated_tokens_total{kind="generate"}'], 40)
+            with Client(server.port) as client:
+                client.send_request("POST", "/generate", {
+                    "inputs": "fox " * 3000, "parameters": {"max_new_tokens": 1}})
+                wait_for(lambda: server.metrics()["magnetd_sequences_running"] == 1, "prefill")
+            wait_for(lambda: all_at_rest(server), "rest after a prompt", 5)
+            values = server.metrics()
+            self.assertEqual(values[used], 0)
+            self.assertLess(values['magnetd_step_rows_total{kind="generate"}'], 3000)
+            self.assertEqual(sum(value for name, value in values.items()
+                                 if name.startswith("magnetd_cancelled_total")), 2)
+
+    def test_probes_are_quick_while_it_computes(self):
+        with start("--context", "4096") as server, Client(server.port) as client:
+            client.send_request("POST", "/generate", {
+                "inputs": "fox " * 3000, "parameters": {"max_new_tokens": 1}})
+            wait_for(lambda: server.metrics()["magnetd_sequences_running"] == 1, "prefill")
+            times = []
+            while server.metrics()["magnetd_sequences_running"] == 1 and len(times) < 50:
+                began = time.monotonic()
+                self.assertEqual(request(server.port, "GET", "/health").status, 200)
+                times.append(time.monotonic() - began)
+            self.assertGreater(len(times), 5)
+            self.assertLess(sorted(times)[len(times) * 9 // 10], 0.25)
 
 
 if __name__ == "__main__":
