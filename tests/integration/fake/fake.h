@@ -5,6 +5,8 @@
  *     {"tokens":5,"step_ms":20,"prompt_ms":100,"bytes":4,"stream":true,"timeout_ms":500,
  *      "reply_bytes":100000,"decode_ms":0,"fail":"non_finite","fail_after":2,"plan_fail":"context"}
  *
+ * `"alloc_fail":n` makes the nth allocation from there fail, whoever makes it.
+ *
  * A job takes prompt_ms, then step_ms for each token of `bytes` letters; a cancel or deadline is
  * noticed only at the end of a step, as in the real engine. The model path "fake:load_ms=300"
  * makes loading slow, "fake:first_pass=fail" breaks the first forward pass.

@@ -43,8 +43,13 @@ static enum err decode(struct call *call, const char *body, size_t bytes, struct
     if (err != ERR_OK) {
         return err;
     }
+    if (strstr(body, "\"alloc_fail\":") != NULL) {
+        mem_fail_after((uint64_t)number(body, "\"alloc_fail\":", 0), 0);
+    }
     struct fake_script *script = arena_alloc(call->arena, sizeof(*script));
-    ASSERT(script != NULL);
+    if (script == NULL) {
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the script");
+    }
     script->tokens = number(body, "\"tokens\":", 1);
     script->step_ms = number(body, "\"step_ms\":", 0);
     script->prompt_ms = number(body, "\"prompt_ms\":", 0);

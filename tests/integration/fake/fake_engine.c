@@ -345,14 +345,17 @@ enum err engine_submit(struct engine *engine, struct job *job, struct err_info *
     const struct fake_script *script = script_of(job);
     struct arena *arena = &job->results_arena;
     enum err err = ERR_OK;
-    job->results = arena_alloc(arena, sizeof(struct item_result));
-    ASSERT(job->results != NULL);
-    job->results[0].prompt_tokens = job->plan.items[0].token_count;
-    job->results[0].steps = arena_alloc(arena, sizeof(struct step_result));
     size_t bytes = (size_t)MAX(script->tokens, 1) * (size_t)MAX(script->bytes, 1);
-    ASSERT(job->results[0].steps != NULL);
-    job->results[0].steps[0].text = arena_alloc(arena, bytes);
-    ASSERT(job->results[0].steps[0].text != NULL);
+    struct item_result *result = arena_alloc(arena, sizeof(*result));
+    struct step_result *step = arena_alloc(arena, sizeof(*step));
+    char *text = arena_alloc(arena, bytes);
+    if (result == NULL || step == NULL || text == NULL) {
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the results");
+    }
+    step->text = text;
+    result->steps = step;
+    result->prompt_tokens = job->plan.items[0].token_count;
+    job->results = result;
     job->times.submitted = clock_now_us(NULL);
     pthread_mutex_lock(&engine->lock);
     if (engine->draining) {
