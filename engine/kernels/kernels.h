@@ -4,9 +4,9 @@
  * to the ISA's own static library.
  *
  * Determinism (docs/numerics.md): for one output number, every kernel here reduces in an order
- * fixed by the shapes of that row alone. linear: one accumulator per (row, output), inputs in
- * ascending order, whatever the number of rows, panels or threads. No kernel reads lanes past a
- * row's own length. `blas` does not promise this and says so.
+ * fixed by the shapes of that row alone. linear: one sum per (row, output), inputs in ascending
+ * order in chains of fixed length, whatever the number of rows, panels or threads. No kernel reads
+ * lanes past a row's own length. `blas` does not promise this and says so.
  *
  * All kernels are leaves: no allocation, no locks, callable from any thread on disjoint output.
  * Unless said otherwise pointers may have any alignment of their type.

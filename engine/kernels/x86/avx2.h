@@ -9,8 +9,9 @@
 
 /*
  * The one inner kernel: y[r][16 p + o] (+)= sum over k of x[r][k] * w[p][k][o], o < 16, by FMA with
- * k ascending and one accumulator per (r, p, o). The bits of a sum therefore depend on neither
- * rows nor panels, nor on where a long k is cut and resumed.
+ * k ascending and one accumulator per (r, p, o), which starts anew every `chain` k's. The bits of a
+ * sum therefore depend on neither rows nor panels, nor on where a long k is cut and resumed (at
+ * whole chains).
  */
 struct tile_job {
     const float *x;
@@ -21,7 +22,9 @@ struct tile_job {
     int32_t count;   /* of k */
     float *y;
     size_t y_stride;
-    bool resume; /* go on from what y holds instead of zero */
+    bool resume;   /* add to what y holds instead of zero */
+    int32_t chain; /* k's of one chain, whose sum is then added to y; 0 = a single chain, which with
+                      `resume` begins at y */
     /* Memory wanted next: fetched into the L2 cache, evenly over the run. May be 0 bytes. */
     const unsigned char *ahead;
     size_t ahead_bytes;
@@ -35,7 +38,7 @@ void unpack_avx2(
     enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count, float *tile);
 
 /* y[r][16 p + o] = sum over inputs of x[r][i] * w[p][o][i] for 1 to FEW_ROWS rows, by the same
- * chain of FMAs as tile_avx2, straight from consecutive panels. */
+ * chains of FMAs as tile_avx2, straight from consecutive panels. */
 struct few_job {
     const float *x;
     size_t x_stride;
@@ -46,7 +49,12 @@ struct few_job {
     size_t y_stride;
 };
 
-enum { FEW_ROWS = 4 };
+enum {
+    FEW_ROWS = 4,
+    /* Inputs of one chain of a linear: short chains round less (a sum of n floats in chains of c
+     * errs by about sqrt(c) + sqrt(n / c) roundings instead of sqrt(n)). */
+    CHAIN_INPUTS = 64,
+};
 
 /* Takes one or more of the `panels` panels that are there and returns how many. */
 int32_t few_avx2(enum tensor_type type, const struct few_job *job, int32_t rows, int32_t panels);

@@ -2,7 +2,7 @@
  * Products of one to four rows, straight from the panels: decoding. Weights become floats in
  * registers, are used for the rows at hand and dropped; nothing is written but the sums.
  *
- * The limit is the two FMA ports (convert, scale, multiply) beside memory. A sum is one chain of
+ * The limit is the two FMA ports (convert, scale, multiply) beside memory. A sum is a chain of
  * FMAs, so at least four chains must be under way to hide its latency: two panels are walked side
  * by side for one or two rows, one for three or four. Each panel is its own stream of cache lines,
  * asked for ahead of use.
@@ -101,45 +101,66 @@ ALWAYS_INLINE void add_float(enum tensor_type type, const struct few_job *job,
     }
 }
 
+/* Adds inputs [from, to) of float panels. */
+ALWAYS_INLINE void add_floats(enum tensor_type type, const struct few_job *job,
+    const float *const x[ROWS_MAX], const int rows, const int panels, size_t from, size_t to,
+    __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    const size_t number_bytes = type == TENSOR_F32 ? WORD_BYTES : F16_BYTES;
+    const size_t line_inputs = 64 / number_bytes;
+    for (size_t input = from; input < to; input++) {
+        if (input % line_inputs == 0) {
+            prefetch(job, panels, input * number_bytes, 64);
+        }
+        add_float(type, job, x, rows, 2 * panels, input, sums);
+    }
+}
+
+ALWAYS_INLINE void add_blocks(enum tensor_type type, const struct few_job *job,
+    const float *const x[ROWS_MAX], const int rows, const int panels, size_t from, size_t to,
+    __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    const size_t sub_bytes = panel_block_bytes(type) / (panel_is_k(type) ? SUPER_SUBS : 1);
+    for (size_t input = from; input < to; input += SUB_BLOCK) {
+        prefetch(job, panels, input / SUB_BLOCK * sub_bytes, sub_bytes);
+        add_sub_block(type, job, x, rows, 2 * panels, input, sums);
+    }
+}
+
 ALWAYS_INLINE void run(
     enum tensor_type type, const struct few_job *job, const int rows, const int panels)
 {
     const int vectors = 2 * panels;
-    __m256 sums[ROWS_MAX][VECTORS_MAX];
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        UNROLL
-        for (int v = 0; v < vectors; v++) {
-            sums[r][v] = _mm256_setzero_ps();
-        }
-    }
     const float *x[ROWS_MAX];
     UNROLL
     for (int r = 0; r < rows; r++) {
         x[r] = job->x + (size_t)r * job->x_stride;
     }
     const size_t inputs = (size_t)job->inputs;
-    if (panel_is_float(type)) {
-        const size_t number_bytes = type == TENSOR_F32 ? WORD_BYTES : F16_BYTES;
-        const size_t line_inputs = 64 / number_bytes;
-        for (size_t input = 0; input < inputs; input++) {
-            if (input % line_inputs == 0) {
-                prefetch(job, panels, input * number_bytes, 64);
-            }
-            add_float(type, job, x, rows, vectors, input, sums);
-        }
-    } else {
-        const size_t sub_bytes = panel_block_bytes(type) / (panel_is_k(type) ? SUPER_SUBS : 1);
-        for (size_t input = 0; input < inputs; input += SUB_BLOCK) {
-            prefetch(job, panels, input / SUB_BLOCK * sub_bytes, sub_bytes);
-            add_sub_block(type, job, x, rows, vectors, input, sums);
-        }
-    }
-    UNROLL
-    for (int r = 0; r < rows; r++) {
+    for (size_t from = 0; from < inputs; from += CHAIN_INPUTS) {
+        const size_t to = MIN(inputs, from + CHAIN_INPUTS);
+        __m256 sums[ROWS_MAX][VECTORS_MAX];
         UNROLL
-        for (int v = 0; v < vectors; v++) {
-            _mm256_storeu_ps(job->y + (size_t)r * job->y_stride + 8 * v, sums[r][v]);
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < vectors; v++) {
+                sums[r][v] = _mm256_setzero_ps();
+            }
+        }
+        if (panel_is_float(type)) {
+            add_floats(type, job, x, rows, panels, from, to, sums);
+        } else {
+            add_blocks(type, job, x, rows, panels, from, to, sums);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            float *y = job->y + (size_t)r * job->y_stride;
+            UNROLL
+            for (int v = 0; v < vectors; v++) {
+                const __m256 sum =
+                    from > 0 ? _mm256_add_ps(_mm256_loadu_ps(y + 8 * v), sums[r][v]) : sums[r][v];
+                _mm256_storeu_ps(y + 8 * v, sum);
+            }
         }
     }
 }

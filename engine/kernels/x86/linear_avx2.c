@@ -13,11 +13,13 @@
 #include "engine/kernels/x86/avx2.h"
 
 enum {
-    FEW_PANELS = 4,    /* the most that few_avx2 takes at once */
-    MANY_ROWS = 120,   /* of a block; its piece of the inputs is 150 KiB */
-    MANY_INPUTS = 320, /* of a piece at most; the tile is 20 KiB */
-    PIECE_STEP = 32,   /* pieces begin at whole sub-blocks */
+    FEW_PANELS = 4,            /* the most that few_avx2 takes at once */
+    MANY_ROWS = 120,           /* of a block; its piece of the inputs is 150 KiB */
+    MANY_INPUTS = 320,         /* of a piece at most; the tile is 20 KiB */
+    PIECE_STEP = CHAIN_INPUTS, /* pieces are whole chains */
 };
+
+_Static_assert(MANY_INPUTS % PIECE_STEP == 0, "pieces rounded up to whole chains fit the tile");
 
 static const unsigned char *panel_at(const struct packed *packed, int32_t panel)
 {
@@ -97,6 +99,7 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
                 .y = whole ? y_row + output : partial,
                 .y_stride = whole ? y_stride : PANEL_OUTPUTS,
                 .resume = from > 0,
+                .chain = CHAIN_INPUTS,
                 .ahead = last ? NULL : panel_at(packed, panel + 1) + (size_t)from * input_bytes,
                 .ahead_bytes = last ? 0 : (size_t)count * input_bytes,
             };

@@ -16,28 +16,26 @@ enum {
     PREFETCH_ROWS = 4, /* smaller tiles serve attention and have no time to spare */
 };
 
-ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const int panels)
+/* `count` inputs from `from` on: a piece of a longer sum that is added to y at its end (`add`), or
+ * all of one that begins with what y holds (job->resume). */
+ALWAYS_INLINE void run_chain(const struct tile_job *job, const int rows, const int panels,
+    size_t from, size_t count, bool add, const char *ahead, size_t ahead_step)
 {
     __m256 sums[ROWS_MAX][4 * VECTORS];
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        UNROLL
-        for (int v = 0; v < panels * VECTORS; v++) {
-            sums[r][v] = job->resume ? _mm256_loadu_ps(job->y + (size_t)r * job->y_stride + 8 * v)
-                                     : _mm256_setzero_ps();
-        }
-    }
     const float *x[ROWS_MAX];
     UNROLL
     for (int r = 0; r < rows; r++) {
-        x[r] = job->x + (size_t)r * job->x_stride;
+        x[r] = job->x + (size_t)r * job->x_stride + from;
+        UNROLL
+        for (int v = 0; v < panels * VECTORS; v++) {
+            sums[r][v] = job->chain == 0 && job->resume
+                             ? _mm256_loadu_ps(job->y + (size_t)r * job->y_stride + 8 * v)
+                             : _mm256_setzero_ps();
+        }
     }
-    const float *w = job->w;
     const size_t w_stride = job->w_stride;
     const size_t w_panel = job->w_panel;
-    const size_t count = (size_t)job->count;
-    const char *ahead = (const char *)job->ahead;
-    const size_t ahead_step = job->ahead_bytes / count;
+    const float *w = job->w + from * w_stride;
     for (size_t k = 0; k < count; k++) {
         if (rows >= PREFETCH_ROWS) {
             _mm_prefetch(ahead, _MM_HINT_T1);
@@ -58,10 +56,25 @@ ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const in
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
+        float *y = job->y + (size_t)r * job->y_stride;
         UNROLL
         for (int v = 0; v < panels * VECTORS; v++) {
-            _mm256_storeu_ps(job->y + (size_t)r * job->y_stride + 8 * v, sums[r][v]);
+            const __m256 sum =
+                add ? _mm256_add_ps(_mm256_loadu_ps(y + 8 * v), sums[r][v]) : sums[r][v];
+            _mm256_storeu_ps(y + 8 * v, sum);
         }
+    }
+}
+
+ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const int panels)
+{
+    const size_t count = (size_t)job->count;
+    const size_t ahead_step = job->ahead_bytes / count;
+    const size_t chain = job->chain == 0 ? count : (size_t)job->chain;
+    for (size_t from = 0; from < count; from += chain) {
+        const bool add = job->chain != 0 && (job->resume || from > 0);
+        run_chain(job, rows, panels, from, MIN(count - from, chain), add,
+            (const char *)job->ahead + from * ahead_step, ahead_step);
     }
 }
 

@@ -1,9 +1,9 @@
 /*
  * Norms, rotations, elementwise operations and scans over logits.
  *
- * Orders of reduction are fixed by the row's length alone: a sum runs in four vectors (element i
- * in lane i mod 32), which are added pairwise, then across lanes as lanes_sum says. Row tails go
- * through the same vector code under a mask, so an element's result never depends on its place.
+ * Orders of reduction are fixed by the row's length alone: a sum runs in four vectors, which are
+ * added pairwise, then across their lanes. Row tails go through the same vector code under a mask,
+ * so an element's result never depends on its place.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -12,29 +12,29 @@
 #include "engine/kernels/x86/exp_avx2.h"
 #include "engine/kernels/x86/lanes_avx2.h"
 
-static float sum_of_squares(const float *x, int32_t count)
+/* The sum in double: a residual holds a few numbers hundreds of times larger than the rest, and
+ * in float their squares would swallow the others'. */
+static double sum_of_squares(const float *x, int32_t count)
 {
-    __m256 sums[4] = {
-        _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-    int32_t i = 0;
-    for (; i + 4 * LANES <= count; i += 4 * LANES) {
-        for (int j = 0; j < 4; j++) {
-            const __m256 v = _mm256_loadu_ps(x + i + j * LANES);
-            sums[j] = _mm256_fmadd_ps(v, v, sums[j]);
-        }
+    __m256d sums[4] = {
+        _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
+    for (int32_t i = 0, j = 0; i < count; i += LANES, j = (j + 2) % 4) {
+        const __m256 v = count - i >= LANES ? _mm256_loadu_ps(x + i) : lanes_load(x + i, count - i);
+        const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(v));
+        const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
+        sums[j] = _mm256_fmadd_pd(low, low, sums[j]);
+        sums[j + 1] = _mm256_fmadd_pd(high, high, sums[j + 1]);
     }
-    for (int j = 0; i < count; i += LANES, j++) {
-        const __m256 v = lanes_load(x + i, count - i);
-        sums[j] = _mm256_fmadd_ps(v, v, sums[j]);
-    }
-    return lanes_sum(
-        _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3])));
+    double parts[4];
+    _mm256_storeu_pd(
+        parts, _mm256_add_pd(_mm256_add_pd(sums[0], sums[1]), _mm256_add_pd(sums[2], sums[3])));
+    return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
 void vector_avx2_rms_norm(const float *x, const float *weight, float eps, int32_t count, float *out)
 {
-    const float mean = sum_of_squares(x, count) / (float)count;
-    const __m256 scale = _mm256_set1_ps(1.0f / sqrtf(mean + eps));
+    const double mean = sum_of_squares(x, count) / (double)count;
+    const __m256 scale = _mm256_set1_ps((float)(1.0 / sqrt(mean + (double)eps)));
     for (int32_t i = 0; i < count; i += LANES) {
         const __m256 scaled = _mm256_mul_ps(lanes_load(x + i, count - i), scale);
         lanes_store(out + i, count - i, _mm256_mul_ps(scaled, lanes_load(weight + i, count - i)));
