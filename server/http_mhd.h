@@ -4,7 +4,7 @@
  *
  *     http.c      the library's callbacks: head, body, reply
  *     stream.c    the content reader of streamed replies
- *     loop.c      epoll, wake-ups, the watcher of parked connections, signals
+ *     loop.c      epoll, wake-ups, the watcher of peers that leave, signals
  *     listener.c  the socket, accepting, refusing at the cap
  *     deadline.c  what each timer does
  *     drain.c     the order of stopping
@@ -32,7 +32,9 @@ struct conn {
     bool request_line; /* a request line was seen and no first handler call yet */
     int target_status; /* of that line's target */
     bool suspended;
-    bool watched;
+    bool watched; /* a peer that leaves ends the request: it is parked, or a stream */
+    bool ending;  /* in http.endings */
+    struct conn *next_ending;
     bool dead;     /* shut down by us: nothing more is queued */
     bool dropping; /* refused: the rest of the body is read and thrown away */
     bool draining_closed;
@@ -57,7 +59,8 @@ struct http {
     struct conn *conns; /* [conns_count] */
     int conns_count;
     struct conn *free_conns;
-    struct conn **by_fd; /* [fds_count] */
+    struct conn *endings; /* this turn's: the peer left while the library was reading */
+    struct conn **by_fd;  /* [fds_count] */
     int fds_count;
     struct refusal refusals[LIMIT_REFUSALS];
     struct timers timers;
@@ -87,6 +90,7 @@ struct MHD_Response;
 struct MHD_Response *stream_response(struct conn *conn);
 
 /* ---- loop.c ---- */
+void conn_follow(struct conn *conn); /* once, before the library gets the socket */
 void conn_watch(struct conn *conn);
 void conn_unwatch(struct conn *conn);
 struct conn *conn_of(struct request *request);

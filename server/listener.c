@@ -81,6 +81,7 @@ void conn_release(struct conn *conn)
 {
     struct http *http = conn->http;
     conn_unwatch(conn);
+    conn->ending = false;
     deadline_none(conn);
     if (http->by_fd[conn->fd] == conn) {
         http->by_fd[conn->fd] = NULL;
@@ -94,7 +95,7 @@ void conn_release(struct conn *conn)
 
 static void take_socket(struct http *http, int fd, const struct sockaddr *address, socklen_t bytes)
 {
-    int on = 1;
+    int on = 1, unsent = LIMIT_UNSENT_BYTES;
     if (fd >= http->fds_count) {
         refuse(http, fd);
         return;
@@ -117,7 +118,9 @@ static void take_socket(struct http *http, int fd, const struct sockaddr *addres
     http->by_fd[fd] = conn;
     http->stats.connections++;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
     deadline_head(conn);
+    conn_follow(conn);
     if (!front_add(http, conn, address, bytes) && http->by_fd[fd] == conn) {
         conn_release(conn);
     }

@@ -5,18 +5,20 @@
  *                timer of ours or the library's; not at all when something was resumed
  *     timers     deadlines that have passed
  *     wake-ups   finished work and new tokens (hook `wake`)
- *     watcher    peers that left while their request was parked
+ *     watcher    peers that left
  *     listener   accept some
  *     library    exactly once per turn, always: it does not know of pending resumes
  *
  * The library's own threads are not used: its loop stalls when a wake-up returns exactly a multiple
- * of 128 events. A parked connection is out of the library's epoll, so a second epoll, the watcher,
- * tells when its peer leaves. Its events carry (index, generation): between event and handling
- * the request may have ended.
+ * of 128 events. A second epoll, the watcher, tells when a peer leaves: a parked connection is out
+ * of the library's epoll, and of any other the library misses an end that comes together with the
+ * last bytes. A watcher's event names a slot, which may have a new connection by then: the socket
+ * is asked again.
  */
 #include "server/http_mhd.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,24 +60,32 @@ void loop_remove(struct http *http, int fd)
     (void)epoll_ctl(http->epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
-/* ---- peers of parked requests ---- */
+/* ---- peers that leave ---- */
+
+/* Registered from accept to close; an event uses the registration up until it is armed again. */
+static void arm_watcher(struct conn *conn, int operation)
+{
+    struct epoll_event event = {
+        .events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = conn->request.index};
+    (void)epoll_ctl(conn->http->watcher, operation, conn->fd, &event);
+}
+
+void conn_follow(struct conn *conn)
+{
+    arm_watcher(conn, EPOLL_CTL_ADD);
+}
 
 void conn_watch(struct conn *conn)
 {
-    struct request *request = &conn->request;
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
-        .data.u64 = (uint64_t)request->generation << 32 | request->index};
     if (!conn->watched) {
-        conn->watched = epoll_ctl(conn->http->watcher, EPOLL_CTL_ADD, conn->fd, &event) == 0;
+        conn->watched = true;
+        arm_watcher(conn, EPOLL_CTL_MOD);
     }
 }
 
 void conn_unwatch(struct conn *conn)
 {
-    if (conn->watched) {
-        (void)epoll_ctl(conn->http->watcher, EPOLL_CTL_DEL, conn->fd, NULL);
-        conn->watched = false;
-    }
+    conn->watched = false;
 }
 
 void conn_shutdown(struct conn *conn)
@@ -93,17 +103,43 @@ void conn_gone(struct conn *conn)
     conn_shutdown(conn);
 }
 
+static bool peer_left(const struct conn *conn)
+{
+    struct pollfd socket = {.fd = conn->fd, .events = POLLRDHUP};
+    return poll(&socket, 1, 0) > 0;
+}
+
 static void watch_events(struct http *http)
 {
     struct epoll_event events[EVENTS_PER_TURN];
     int count = epoll_wait(http->watcher, events, EVENTS_PER_TURN, 0);
     for (int i = 0; i < count; i++) {
-        uint32_t index = (uint32_t)events[i].data.u64;
-        uint32_t generation = (uint32_t)(events[i].data.u64 >> 32);
-        struct request *request = http_find(http, index, generation);
-        if (request != NULL && !conn_of(request)->dead) {
-            conn_gone(conn_of(request));
+        struct conn *conn = &http->conns[events[i].data.u64];
+        if (conn->fd < 0 || conn->dead || conn->ending || !peer_left(conn)) {
+            continue;
         }
+        if (conn->watched) {
+            conn_gone(conn);
+        } else {
+            conn->ending = true;
+            conn->next_ending = http->endings;
+            http->endings = conn;
+        }
+    }
+}
+
+/* After the library has read what was there. It takes a short read for the last one and waits for
+ * an edge, and the peer's end may have been part of the previous edge. Shutting down our side of
+ * reading makes a new one; bytes that have come can still be read. */
+static void read_endings(struct http *http)
+{
+    while (http->endings != NULL) {
+        struct conn *conn = http->endings;
+        http->endings = conn->next_ending;
+        if (conn->ending && !conn->suspended) {
+            (void)shutdown(conn->fd, SHUT_RD);
+        }
+        conn->ending = false;
     }
 }
 
@@ -238,6 +274,7 @@ static void turn(struct http *http)
         listener_accept(http);
     }
     front_run(http);
+    read_endings(http);
     drain_poll(http);
     histogram_add(&http->stats.turns, http_now_us(http) - began_us);
 }

@@ -53,6 +53,7 @@ enum {
 
     /* Replies. A stream may hold this much unsent text; a full one pauses its sequence. */
     LIMIT_STREAM_BYTES = 256 * 1024,
+    LIMIT_UNSENT_BYTES = 64 * 1024, /* in the kernel, which would take megabytes of a stream */
     LIMIT_REPLY_BYTES = 128 * 1024 * 1024,
     LIMIT_REPLY_HEADERS_BYTES = 4096,
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import sys
+import threading
 import warnings
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # RefResolver: all Debian 12 has
@@ -76,13 +77,18 @@ class Schemas:
         self.store = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
         self.routes = {route["path"]: route for route in self.store.pop("routes.json")["routes"]}
         self.validators = {}
+        self.lock = threading.Lock()  # a resolver is for one thread
 
     def check(self, name, value):
+        with self.lock:
+            self.validator(name).validate(value)
+
+    def validator(self, name):
         if name not in self.validators:
             resolver = jsonschema.RefResolver(name, self.store[name], store=self.store)
             self.validators[name] = jsonschema.Draft202012Validator(
                 self.store[name], resolver=resolver)
-        self.validators[name].validate(value)
+        return self.validators[name]
 
     def family(self, path):
         return self.routes[path]["family"] if path in self.routes else "llama"
@@ -219,7 +225,12 @@ def settled(server):
                 found['magnetd_cache_pages{state="used"}'] == 0 and
                 all(found[f'magnetd_requests_in_flight{{kind="{kind}"}}'] == 0 for kind in KINDS))
 
-    wait_for(at_rest, "gauges at zero")
+    try:
+        wait_for(at_rest, "gauges at zero")
+    except AssertionError:
+        print({name: value for name, value in found.items()
+               if value != 0 and re.search("in_use|running|depth|state|in_flight", name)})
+        raise
     for kind in KINDS:
         prefix = f'magnetd_requests_finished_total{{kind="{kind}"'
         finished = sum(value for name, value in found.items() if name.startswith(prefix))
