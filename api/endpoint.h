@@ -4,7 +4,12 @@
  * schemas/routes.json; nothing else changes.
  *
  *     body bytes --decode--> request struct --plan--> struct plan --(engine)--> results
- *                                                                       --encode--> bytes
+ *                                             ^                         --encode--> bytes
+ *                                             '--more--------'
+ *
+ * A request whose plan depends on the results of another is a chain of jobs: `more` reads a
+ * finished one, keeps what it needs in call->state and makes the next plan. Frames are made of each
+ * job, the reply of the last one and the state.
  *
  * All of it runs on a front worker (or the loop, for small bodies); nothing here blocks, touches a
  * socket or knows a thread. Everything is allocated from call->arena.
@@ -46,6 +51,12 @@ struct call {
     int32_t truncated_count;
     int64_t characters; /* set by plan: input characters, for x-compute-characters */
     void *state;        /* the endpoint's own notes between plan, frame and encode */
+    bool asks_more;     /* set by plan: endpoint->more is asked after each finished job */
+    /* Of the jobs before the last one; set by more (call_add_job). */
+    struct call_totals {
+        int64_t prompt, cached, generated; /* tokens */
+        int64_t prompt_us, decode_us;
+    } before;
 };
 
 struct endpoint {
@@ -57,11 +68,15 @@ struct endpoint {
     enum err (*decode)(struct call *call, const char *body, size_t bytes, struct err_info *info);
     /* Request to call->plan: tokenization, templates, limits of the model. */
     enum err (*plan)(struct call *call, struct err_info *info);
-    /* Finished job to the reply body. A failure (ERR_NON_FINITE) becomes the error reply. */
+    /* Asked after a finished job when call->asks_more: makes the next plan, or leaves *out_more
+     * false when this was the last one or has failed (encode tells why). NULL: one job only. */
+    enum err (*more)(
+        struct call *call, const struct job *job, bool *out_more, struct err_info *info);
+    /* Finished (last) job to the reply body. A failure (ERR_NON_FINITE) becomes the error reply. */
     enum err (*encode)(
         struct call *call, const struct job *job, struct buf *out, struct err_info *info);
     /* Streams: appends zero or more whole SSE frames ("data: ...\n\n") for one event, and the
-     * closing frames after the job has finished. NULL for endpoints that cannot stream. */
+     * closing frames after the last job has finished. NULL for endpoints that cannot stream. */
     enum err (*frame)(
         struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
     enum err (*frame_end)(struct call *call, const struct job *job, struct buf *out);

@@ -232,6 +232,19 @@ bool engine_deterministic(const struct engine *engine)
 
 /* ---- jobs ---------------------------------------------------------------------------------- */
 
+static void reset_job(struct job *job)
+{
+    job->plan = (struct plan){0};
+    job->results = NULL;
+    job->results_bytes = 0;
+    job->err = ERR_OK;
+    job->info = (struct err_info){0};
+    job->times = (struct job_times){0};
+    atomic_store(&job->cancelled, false);
+    atomic_store(&job->done, false);
+    atomic_store(&job->queued, false);
+}
+
 enum err engine_acquire(struct engine *engine, struct job **out_job)
 {
     pthread_mutex_lock(&engine->lock);
@@ -241,21 +254,14 @@ enum err engine_acquire(struct engine *engine, struct job **out_job)
     }
     struct job *job = &engine->jobs[engine->free_jobs[--engine->free_count]];
     pthread_mutex_unlock(&engine->lock);
-    job->plan = (struct plan){0};
     job->user = NULL;
-    job->results = NULL;
-    job->results_bytes = 0;
-    job->err = ERR_OK;
-    job->info = (struct err_info){0};
-    job->times = (struct job_times){0};
-    atomic_store(&job->cancelled, false);
-    atomic_store(&job->done, false);
-    atomic_store(&job->queued, false);
+    reset_job(job);
     *out_job = job;
     return ERR_OK;
 }
 
-void engine_release(struct engine *engine, struct job *job)
+/* With the new generation, names of the job that still wait in the ring mean nothing. */
+static void drop_results(struct engine *engine, struct job *job, bool free)
 {
     struct token_event event;
     while (ring_pop(&job->events, &event)) {
@@ -264,8 +270,21 @@ void engine_release(struct engine *engine, struct job *job)
     pthread_mutex_lock(&engine->lock);
     engine->results_bytes -= job->results_bytes;
     job->generation++;
-    engine->free_jobs[engine->free_count++] = job->index;
+    if (free) {
+        engine->free_jobs[engine->free_count++] = job->index;
+    }
     pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_release(struct engine *engine, struct job *job)
+{
+    drop_results(engine, job, true);
+}
+
+void engine_renew(struct engine *engine, struct job *job)
+{
+    drop_results(engine, job, false);
+    reset_job(job);
 }
 
 /* Counts the job's results against the bound of all; false when there is no room now. */

@@ -94,6 +94,9 @@ MUST_USE bool engine_next(struct engine *engine, struct job **out_job, bool *out
 /* Waits for `job` to finish: for tests and command-line use, instead of engine_next. */
 void engine_wait(struct engine *engine, struct job *job);
 void engine_release(struct engine *engine, struct job *job);
+/* A finished job becomes as if newly acquired: its results and events are gone, `user` stays. From
+ * the thread that calls engine_next, which will not name the job for what it was before. */
+void engine_renew(struct engine *engine, struct job *job);
 
 /* Tests: `start_paused` engines start stepping. */
 void engine_resume(struct engine *engine);

@@ -82,7 +82,7 @@ void handle_compute_drop(struct app *app, struct request *request)
     request->task = NULL;
     task->attached = false;
     task_cancel(task);
-    if (task->job_done && task->work != TASK_ENCODE) {
+    if (task->job_done && !task->working) {
         release(app, task); /* a finished stream whose last frames are not wanted */
     }
 }
@@ -107,7 +107,7 @@ static void add_notes(struct app *app, struct request *request, const struct tas
     }
 }
 
-/* For a stream those known at its first byte. Reads the job's times only once it is done. */
+/* For a stream those known at its first byte. */
 static void add_timings(struct app *app, struct request *request, const struct task *task)
 {
     int64_t total_us = http_now_us(app->http) - request->began_us;
@@ -116,12 +116,10 @@ static void add_timings(struct app *app, struct request *request, const struct t
     reply_header_int(request, "x-compute-tokens", task->tokens);
     reply_header_int(request, "x-tokenization-time", ms_of(task->prepare_us));
     if (task->job_done) {
-        const struct job_times *times = &task->job->times;
-        int64_t started = times->started != 0 ? times->started : times->finished;
         reply_header_int(request, "x-compute-time", ms_of(total_us));
         reply_header_int(request, "x-total-time", ms_of(total_us));
-        reply_header_int(request, "x-queue-time", ms_of(started - times->submitted));
-        reply_header_int(request, "x-inference-time", ms_of(times->finished - started));
+        reply_header_int(request, "x-queue-time", ms_of(task->queue_us));
+        reply_header_int(request, "x-inference-time", ms_of(task->inference_us));
     }
 }
 
@@ -209,13 +207,18 @@ static void cut_frames(struct stream *stream, size_t count, enum err err)
     }
 }
 
-/* The job is done and every event of it is a frame: the closing frames, or the failure. */
+/* The last job is done and every event of it is a frame: the closing frames, or the failure. */
 static void end_stream(struct app *app, struct request *request, struct task *task)
 {
     struct stream *stream = &request->stream;
     struct err_info info = {.offset = -1};
     size_t before = stream->frames.count;
-    enum err err = job_error(task->job, &info);
+    enum err err = task->err;
+    if (err != ERR_OK) {
+        info = task->info;
+    } else {
+        err = job_error(task->job, &info);
+    }
     if (err == ERR_OK) {
         err = task->route->endpoint->frame_end(&task->call, task->job, &stream->frames);
         cut_frames(stream, before, err);
@@ -252,8 +255,12 @@ static void pump(struct app *app, struct request *request, struct task *task)
         stream_error(request, 500, "a frame could not be made");
         begin_stream(app, request, task);
         handle_compute_drop(app, request);
-    } else if (task->job_done && http_stream_room(request) > 0) {
-        end_stream(app, request, task);
+    } else if (task->job_done && !task->working && http_stream_room(request) > 0) {
+        if (task->call.asks_more) {
+            tasks_push(&app->tasks, task, TASK_MORE);
+        } else {
+            end_stream(app, request, task);
+        }
     } else if (stream->frames.count > 0) {
         begin_stream(app, request, task);
     }
@@ -279,20 +286,34 @@ static void note_usage(struct request *request, const struct job *job)
         usage->tokens_out += job->results[i].generated_tokens;
     }
     if (times->started != 0) {
-        usage->queue_us = times->started - times->submitted;
+        usage->queue_us += times->started - times->submitted;
         int64_t prompt_done = times->prompt_done != 0 ? times->prompt_done : times->finished;
-        usage->prompt_us = prompt_done - times->started;
-        usage->decode_us = times->finished - prompt_done;
+        usage->prompt_us += prompt_done - times->started;
+        usage->decode_us += times->finished - prompt_done;
     }
+}
+
+static void take_done(struct app *app, struct task *task)
+{
+    const struct job_times *times = &task->job->times;
+    int64_t started = times->started != 0 ? times->started : times->finished;
+    task->job_done = true;
+    task->working = false;
+    task->queue_us += started - times->submitted;
+    task->inference_us += times->finished - started;
+    metrics_job(&app->metrics, task->job, task->jobs == 0);
+    task->jobs++;
 }
 
 static void take_job(struct app *app, struct job *job, bool done)
 {
     struct task *task = job->user;
     struct request *request = request_of(app, task);
+    if (task->job_done) {
+        return; /* its end was taken already, under an earlier name in the ring */
+    }
     if (done) {
-        task->job_done = true;
-        metrics_job(&app->metrics, job);
+        take_done(app, task);
     }
     if (request == NULL) {
         if (done) {
@@ -310,8 +331,33 @@ static void take_job(struct app *app, struct job *job, bool done)
             http_ready(app->http, request);
         }
     } else if (done) {
-        tasks_push(&app->tasks, task, TASK_ENCODE);
+        tasks_push(&app->tasks, task, task->call.asks_more ? TASK_MORE : TASK_ENCODE);
     }
+}
+
+/* The next plan is made. Renewed here, where engine_next is called. */
+static void next_job(struct app *app, struct task *task)
+{
+    if (request_of(app, task) == NULL) {
+        release(app, task);
+        return;
+    }
+    engine_renew(app_engine(app), task->job);
+    task->job->user = task;
+    task->job_done = false;
+    tasks_push(&app->tasks, task, TASK_SUBMIT);
+}
+
+/* No job follows, or the next one could not be made. */
+static void finish_stream(struct app *app, struct task *task)
+{
+    struct request *request = request_of(app, task);
+    if (request == NULL) {
+        release(app, task);
+        return;
+    }
+    end_stream(app, request, task);
+    http_ready(app->http, request);
 }
 
 static void take_news(struct app *app, const struct task_news *news)
@@ -319,7 +365,16 @@ static void take_news(struct app *app, const struct task_news *news)
     struct task *task = &app->tasks.slots[news->task_index];
     if (news->what == TASK_NEWS_DONE) {
         body_is_parsed(app, task);
-        finish_whole(app, task);
+        task->working = false;
+        if (task->jobs > 0 && task->call.stream) {
+            finish_stream(app, task);
+        } else {
+            finish_whole(app, task);
+        }
+        return;
+    }
+    if (news->what == TASK_NEWS_MORE) {
+        next_job(app, task);
         return;
     }
     struct request *request = http_find(app->http, news->request_index, news->request_generation);

@@ -64,7 +64,7 @@ void metrics_end(struct metrics *metrics, const struct request *request, int64_t
     }
 }
 
-void metrics_job(struct metrics *metrics, const struct job *job)
+void metrics_job(struct metrics *metrics, const struct job *job, bool first)
 {
     const struct job_times *times = &job->times;
     int64_t tokens = 0;
@@ -74,7 +74,9 @@ void metrics_job(struct metrics *metrics, const struct job *job)
     if (times->first_token == 0) {
         return;
     }
-    histogram_add(&metrics->first_token, times->first_token - times->submitted);
+    if (first) {
+        histogram_add(&metrics->first_token, times->first_token - times->submitted);
+    }
     for (int32_t i = 0; i < job->plan.item_count && job->results != NULL; i++) {
         tokens += job->results[i].generated_tokens;
     }

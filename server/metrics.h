@@ -48,7 +48,8 @@ struct metrics {
 /* A compute request was routed; exactly one metrics_end follows. */
 void metrics_begin(struct metrics *metrics, const struct request *request);
 void metrics_end(struct metrics *metrics, const struct request *request, int64_t now_us);
-void metrics_job(struct metrics *metrics, const struct job *job);
+/* `first` of its request: later ones do not count as a time to the first token. */
+void metrics_job(struct metrics *metrics, const struct job *job, bool first);
 /* The exposition, text format 0.0.4. */
 void metrics_answer(struct app *app, struct request *request);
 

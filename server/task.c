@@ -14,13 +14,13 @@
 static void tell(struct tasks *tasks, const struct task_news *news)
 {
     bool pushed = ring_push(&tasks->news, news);
-    ASSERT(pushed); /* two messages a task at most; the ring holds four */
+    ASSERT(pushed); /* two messages a task wait at most; the ring holds four */
     tasks->wake(tasks->wake_context);
 }
 
-static void hand_over(struct tasks *tasks, struct task *task)
+static void hand_over(struct tasks *tasks, struct task *task, bool more)
 {
-    struct task_news news = {.what = TASK_NEWS_DONE,
+    struct task_news news = {.what = more ? TASK_NEWS_MORE : TASK_NEWS_DONE,
         .task_index = task->index,
         .request_index = task->request_index,
         .request_generation = task->request_generation};
@@ -73,8 +73,9 @@ static enum err submit(struct tasks *tasks, struct task *task)
     job->plan = call->plan; /* a stream of several items is made of their whole results */
     job->plan.deadline_us = deadline_of(task);
     job->plan.start_by_us = clock_now_us(tasks->clock) + LIMIT_QUEUE_MS * INT64_C(1000);
-    task->tokens = count_tokens(&job->plan);
-    atomic_fetch_add(&tasks->tokens_waiting, task->tokens);
+    int64_t tokens = count_tokens(&job->plan);
+    task->tokens += tokens;
+    atomic_fetch_add(&tasks->tokens_waiting, tokens);
     if (atomic_load(&task->cancelled)) {
         return err_set(&task->info, ERR_CANCELLED, NULL, "the client went away");
     }
@@ -101,7 +102,16 @@ static void do_plan(struct tasks *tasks, struct task *task)
         }
     }
     task->err = err;
-    hand_over(tasks, task);
+    hand_over(tasks, task, false);
+}
+
+static void do_submit(struct tasks *tasks, struct task *task)
+{
+    enum err err = submit(tasks, task);
+    if (err != ERR_OK) {
+        task->err = err;
+        hand_over(tasks, task, false);
+    }
 }
 
 static void do_encode(struct tasks *tasks, struct task *task)
@@ -113,7 +123,20 @@ static void do_encode(struct tasks *tasks, struct task *task)
     } else if (!atomic_load(&task->cancelled)) {
         task->err = endpoint->encode(&task->call, task->job, &task->reply, &task->info);
     }
-    hand_over(tasks, task);
+    hand_over(tasks, task, false);
+}
+
+static void do_more(struct tasks *tasks, struct task *task)
+{
+    bool more = false;
+    if (task->job->err == ERR_OK && !atomic_load(&task->cancelled)) {
+        task->err = task->route->endpoint->more(&task->call, task->job, &more, &task->info);
+    }
+    if (task->err != ERR_OK || more || task->call.stream) {
+        hand_over(tasks, task, more && task->err == ERR_OK);
+    } else {
+        do_encode(tasks, task);
+    }
 }
 
 static void do_direct(struct tasks *tasks, struct task *task)
@@ -124,7 +147,7 @@ static void do_direct(struct tasks *tasks, struct task *task)
     buf_free(&task->body);
     task->prepare_us = clock_now_us(tasks->clock) - began_us;
     count_unknown(tasks, task);
-    hand_over(tasks, task);
+    hand_over(tasks, task, false);
 }
 
 static void *work(void *context)
@@ -139,6 +162,12 @@ static void *work(void *context)
         switch (task->work) {
         case TASK_PLAN:
             do_plan(tasks, task);
+            break;
+        case TASK_MORE:
+            do_more(tasks, task);
+            break;
+        case TASK_SUBMIT:
+            do_submit(tasks, task);
             break;
         case TASK_ENCODE:
             do_encode(tasks, task);
@@ -167,7 +196,9 @@ struct task *tasks_take(struct tasks *tasks)
     task->call = (struct call){.arena = &task->arena};
     task->err = ERR_OK;
     task->info = (struct err_info){.offset = -1};
-    task->tokens = task->prepare_us = 0;
+    task->tokens = task->prepare_us = task->queue_us = task->inference_us = 0;
+    task->jobs = 0;
+    task->working = false;
     atomic_store(&task->cancelled, false);
     return task;
 }
@@ -190,6 +221,7 @@ void tasks_release(struct tasks *tasks, struct task *task)
 void tasks_push(struct tasks *tasks, struct task *task, enum task_work work)
 {
     task->work = work;
+    task->working = true;
     bool pushed = ring_push(&tasks->work, &task->index);
     ASSERT(pushed); /* a task waits for a worker at most once */
 }

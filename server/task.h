@@ -3,6 +3,9 @@
  * ids and a plan, the job it is submitted as, and the reply. Slots come from a fixed pool: none
  * free is an ordinary answer, 429.
  *
+ * A request may need several jobs, each planned from the results of those before. They run in the
+ * one job slot of the task, with one deadline; between two the loop renews the slot.
+ *
  * One owner at a time. The loop takes a slot and gives it to a front worker (plan, encode or
  * answer directly); the worker gives it to the engine or back to the loop; the engine's job leads
  * back to the loop. Besides the owner only the loop touches a slot, and only `attached`,
@@ -27,6 +30,8 @@
 
 enum task_work {
     TASK_PLAN,   /* decode, plan, submit */
+    TASK_MORE,   /* finished job to the next plan, or to the reply body */
+    TASK_SUBMIT, /* the next plan to the engine */
     TASK_ENCODE, /* finished job to reply body */
     TASK_DIRECT  /* body to reply body, no job */
 };
@@ -38,7 +43,8 @@ struct task {
     /* The loop's. */
     bool attached;
     uint32_t request_index, request_generation;
-    bool job_done;
+    bool job_done;     /* its job is done and not yet renewed for the next plan */
+    bool working;      /* a front worker has it, or gave it to the engine */
     size_t body_bytes; /* still in the front's account of bodies */
 
     const struct endpoint_route *route;
@@ -46,19 +52,22 @@ struct task {
     struct arena arena;
     struct call call;
     struct buf body;
-    struct job *job;    /* NULL for direct routes */
-    int64_t began_us;   /* of the request */
-    int64_t prepare_us; /* decoding and tokenising took this long */
-    int64_t tokens;     /* of the plan's prompts; counted in tasks.tokens_waiting */
-    enum err err;       /* of the work; info says more */
+    struct job *job;                /* NULL for direct routes */
+    int64_t began_us;               /* of the request */
+    int64_t prepare_us;             /* decoding and tokenising took this long */
+    int32_t jobs;                   /* finished */
+    int64_t queue_us, inference_us; /* of all of them */
+    int64_t tokens;                 /* of the plans' prompts; counted in tasks.tokens_waiting */
+    enum err err;                   /* of the work; info says more */
     struct err_info info;
     struct buf reply;
     _Atomic bool cancelled;
 };
 
-/* What a worker tells the loop. PLANNED is news about a task that goes on; DONE hands it over. */
+/* What a worker tells the loop. PLANNED is news about a task that goes on; MORE hands it over with
+ * the next plan made, DONE for good. */
 struct task_news {
-    enum { TASK_NEWS_PLANNED, TASK_NEWS_DONE } what;
+    enum { TASK_NEWS_PLANNED, TASK_NEWS_MORE, TASK_NEWS_DONE } what;
     uint32_t task_index;
     uint32_t request_index, request_generation;
     int64_t deadline_us; /* PLANNED */
@@ -74,7 +83,7 @@ struct tasks {
     pthread_t *workers;
     int32_t worker_count;
     _Atomic bool closing;
-    _Atomic int64_t tokens_waiting; /* submitted and not finished */
+    _Atomic int64_t tokens_waiting; /* submitted by tasks that have not ended */
     _Atomic uint64_t unknown_fields[ROUTES_MAX];
     _Atomic(struct engine *) engine; /* set once, before the first task */
     const struct clock *clock;

@@ -37,6 +37,12 @@ static enum err check(const char *body, size_t bytes, struct err_info *info)
     return ERR_OK;
 }
 
+static void sleep_ms(int32_t ms)
+{
+    const struct timespec pause = {.tv_nsec = ms * 1000000L};
+    nanosleep(&pause, NULL);
+}
+
 static enum err decode(struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
     enum err err = check(body, bytes, info);
@@ -57,6 +63,10 @@ static enum err decode(struct call *call, const char *body, size_t bytes, struct
     script->reply_bytes = number(body, "\"reply_bytes\":", 0);
     script->fail_after = number(body, "\"fail_after\":", 0);
     script->fail = error_of(body, "\"fail\":\"");
+    script->jobs = number(body, "\"jobs\":", 1) - 1;
+    script->more_ms = number(body, "\"more_ms\":", 0);
+    script->more_fail = error_of(body, "\"more_fail\":\"");
+    call->asks_more = script->jobs > 0;
     call->request = script;
     call->stream = strstr(body, "\"stream\":true") != NULL;
     call->timeout_ms = number(body, "\"timeout_ms\":", 0);
@@ -64,8 +74,7 @@ static enum err decode(struct call *call, const char *body, size_t bytes, struct
         call->ignored_fields = "unknown";
         call->ignored_count = 1;
     }
-    struct timespec pause = {.tv_nsec = number(body, "\"decode_ms\":", 0) * 1000000L};
-    nanosleep(&pause, NULL);
+    sleep_ms(number(body, "\"decode_ms\":", 0));
     err = error_of(body, "\"plan_fail\":\"");
     return err == ERR_OK ? ERR_OK : err_set(info, err, "/inputs", "scripted: %s", err_word(err));
 }
@@ -117,6 +126,21 @@ static enum err plan_classify(struct call *call, struct err_info *info)
     return plan(call, KIND_CLASSIFY);
 }
 
+/* The same plan again until the chain is done. */
+static enum err more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info)
+{
+    struct fake_script *script = call->request;
+    sleep_ms(script->more_ms);
+    script->tokens_before += job->results[0].steps[0].token_count;
+    if (script->more_fail != ERR_OK) {
+        return err_set(info, script->more_fail, NULL, "scripted: %s", err_word(script->more_fail));
+    }
+    *out_more = script->jobs > 0;
+    script->jobs -= *out_more ? 1 : 0;
+    return ERR_OK;
+}
+
 static enum err encode(
     struct call *call, const struct job *job, struct buf *out, struct err_info *info)
 {
@@ -128,6 +152,10 @@ static enum err encode(
     json_out_object(&json);
     json_out_key(&json, "text");
     json_out_bytes(&json, step->text, (size_t)step->text_bytes);
+    if (script->tokens_before > 0) {
+        json_out_key(&json, "tokens");
+        json_out_int(&json, script->tokens_before);
+    }
     if (script->reply_bytes > 0) {
         json_out_key(&json, "padding");
         char *padding = malloc((size_t)script->reply_bytes);
@@ -160,13 +188,14 @@ static enum err frame(
 static enum err frame_end(struct call *call, const struct job *job, struct buf *out)
 {
     struct json_out json;
-    (void)call;
     sse_begin(&json, out);
     json_out_object(&json);
     json_out_key(&json, "last");
     json_out_bool(&json, true);
     json_out_key(&json, "tokens");
-    json_out_int(&json, job->results[0].steps[0].token_count);
+    const struct fake_script *script = call->request;
+    json_out_int(
+        &json, call->asks_more ? script->tokens_before : job->results[0].steps[0].token_count);
     json_out_end(&json);
     sse_end(&json);
     return ERR_OK;
@@ -178,6 +207,7 @@ static enum err frame_end(struct call *call, const struct job *job, struct buf *
         .family = dialect,                                                                         \
         .decode = decoder,                                                                         \
         .plan = planner,                                                                           \
+        .more = more,                                                                              \
         .encode = encode,                                                                          \
         .frame = frame,                                                                            \
         .frame_end = frame_end}

@@ -314,6 +314,19 @@ bool engine_deterministic(const struct engine *engine)
     return true;
 }
 
+static void reset(struct slot *slot)
+{
+    slot->tokens_done = 0;
+    slot->next_us = 0;
+    slot->job.generation++;
+    slot->job.err = ERR_OK;
+    slot->job.times = (struct job_times){0};
+    slot->job.results = NULL;
+    atomic_store(&slot->job.cancelled, false);
+    atomic_store(&slot->job.done, false);
+    atomic_store(&slot->job.queued, false);
+}
+
 enum err engine_acquire(struct engine *engine, struct job **out_job)
 {
     pthread_mutex_lock(&engine->lock);
@@ -321,16 +334,8 @@ enum err engine_acquire(struct engine *engine, struct job **out_job)
         struct slot *slot = &engine->slots[i];
         if (slot->state == SLOT_FREE) {
             slot->state = SLOT_TAKEN;
-            slot->tokens_done = 0;
-            slot->next_us = 0;
-            slot->job.generation++;
-            slot->job.err = ERR_OK;
-            slot->job.times = (struct job_times){0};
-            slot->job.results = NULL;
+            reset(slot);
             slot->job.user = NULL;
-            atomic_store(&slot->job.cancelled, false);
-            atomic_store(&slot->job.done, false);
-            atomic_store(&slot->job.queued, false);
             *out_job = &slot->job;
             pthread_mutex_unlock(&engine->lock);
             return ERR_OK;
@@ -389,12 +394,26 @@ bool engine_next(struct engine *engine, struct job **out_job, bool *out_done)
     return true;
 }
 
-void engine_release(struct engine *engine, struct job *job)
+static void drop_results(struct job *job)
 {
     struct token_event event;
     while (ring_pop(&job->events, &event)) {
     }
     arena_reset(&job->results_arena);
+}
+
+void engine_renew(struct engine *engine, struct job *job)
+{
+    drop_results(job);
+    pthread_mutex_lock(&engine->lock);
+    ((struct slot *)job)->state = SLOT_TAKEN;
+    reset((struct slot *)job);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_release(struct engine *engine, struct job *job)
+{
+    drop_results(job);
     pthread_mutex_lock(&engine->lock);
     ((struct slot *)job)->state = SLOT_FREE;
     pthread_mutex_unlock(&engine->lock);
