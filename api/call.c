@@ -287,9 +287,9 @@ enum err call_stops(struct call *call, bool given, const struct common_stop *sto
 
 /* ---- what replies tell of a job ------------------------------------------------------------ */
 
-struct call_usage call_usage(const struct job *job)
+struct call_usage call_usage(const struct call *call, const struct job *job)
 {
-    struct call_usage usage = {0};
+    struct call_usage usage = {call->before.prompt, call->before.cached, call->before.generated};
     for (int32_t i = 0; i < job->plan.item_count; i++) {
         usage.prompt += job->results[i].prompt_tokens;
         usage.cached += job->results[i].cached_tokens;
@@ -298,9 +298,32 @@ struct call_usage call_usage(const struct job *job)
     return usage;
 }
 
-void call_write_input_usage(struct json_out *out, const struct job *job, bool decisions)
+static int64_t prompt_us(const struct job_times *times)
 {
-    struct call_usage usage = call_usage(job);
+    int64_t done = times->prompt_done != 0 ? times->prompt_done : times->finished;
+    return MAX(done - times->started, 0);
+}
+
+static int64_t decode_us(const struct job_times *times)
+{
+    int64_t from = times->prompt_done != 0 ? times->prompt_done : times->finished;
+    return MAX(times->finished - from, 0);
+}
+
+void call_add_job(struct call *call, const struct job *job)
+{
+    struct call_usage usage = call_usage(call, job);
+    call->before = (struct call_totals){.prompt = usage.prompt,
+        .cached = usage.cached,
+        .generated = usage.generated,
+        .prompt_us = call->before.prompt_us + prompt_us(&job->times),
+        .decode_us = call->before.decode_us + decode_us(&job->times)};
+}
+
+void call_write_input_usage(
+    struct json_out *out, const struct call *call, const struct job *job, bool decisions)
+{
+    struct call_usage usage = call_usage(call, job);
     json_out_object(out);
     json_out_key(out, "input_tokens");
     json_out_int(out, usage.prompt);
@@ -343,13 +366,12 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-void call_write_timing(struct json_out *out, const struct job *job, int32_t index)
+void call_write_timing(
+    struct json_out *out, const struct call *call, const struct job *job, int32_t index)
 {
-    struct call_usage usage = call_usage(job);
-    const struct job_times *times = &job->times;
-    int64_t prompt_done = times->prompt_done != 0 ? times->prompt_done : times->finished;
-    double prompt_ms = (double)MAX(prompt_done - times->started, 0) / 1000;
-    double predicted_ms = (double)MAX(times->finished - prompt_done, 0) / 1000;
+    struct call_usage usage = call_usage(call, job);
+    double prompt_ms = (double)(call->before.prompt_us + prompt_us(&job->times)) / 1000;
+    double predicted_ms = (double)(call->before.decode_us + decode_us(&job->times)) / 1000;
     double prompt = (double)(usage.prompt - usage.cached);
     double predicted = (double)usage.generated;
     const double values[CALL_TIMINGS] = {(double)usage.cached, prompt, prompt_ms,
@@ -363,12 +385,12 @@ void call_write_timing(struct json_out *out, const struct job *job, int32_t inde
     }
 }
 
-void call_write_timings(struct json_out *out, const struct job *job)
+void call_write_timings(struct json_out *out, const struct call *call, const struct job *job)
 {
     json_out_object(out);
     for (int32_t i = 0; i < CALL_TIMINGS; i++) {
         json_out_key(out, call_timing_name(i));
-        call_write_timing(out, job, i);
+        call_write_timing(out, call, job, i);
     }
     json_out_end(out);
 }

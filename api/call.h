@@ -66,14 +66,19 @@ MUST_USE enum err call_written(const struct json_out *out, struct err_info *info
 struct call_usage {
     int64_t prompt, cached, generated;
 };
-struct call_usage call_usage(const struct job *job);
+/* Of the last job and those before it. */
+struct call_usage call_usage(const struct call *call, const struct job *job);
+/* A job that another follows: its tokens and times go into call->before. */
+void call_add_job(struct call *call, const struct job *job);
 /* {"input_tokens":..., ...} of the classify and decision replies; `decisions` adds two members. */
-void call_write_input_usage(struct json_out *out, const struct job *job, bool decisions);
+void call_write_input_usage(
+    struct json_out *out, const struct call *call, const struct job *job, bool decisions);
 /* cache_n, prompt_n, ... of the infill replies: an object. */
-void call_write_timings(struct json_out *out, const struct job *job);
+void call_write_timings(struct json_out *out, const struct call *call, const struct job *job);
 /* The nine members of the object above. */
 enum { CALL_TIMINGS = 9 };
 const char *call_timing_name(int32_t index);
-void call_write_timing(struct json_out *out, const struct job *job, int32_t index);
+void call_write_timing(
+    struct json_out *out, const struct call *call, const struct job *job, int32_t index);
 
 #endif

@@ -104,7 +104,7 @@ static void write_moderation(struct json_out *out, const struct call *call,
         json_out_end(out);
     }
     json_out_key(out, "usage");
-    call_write_input_usage(out, job, false);
+    call_write_input_usage(out, call, job, false);
     json_out_end(out);
 }
 

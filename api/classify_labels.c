@@ -286,7 +286,7 @@ static void write_object_head(struct json_out *out, const struct call *call, con
     json_out_key(out, "model");
     json_out_string(out, call_model_name(call));
     json_out_key(out, "usage");
-    call_write_input_usage(out, job, false);
+    call_write_input_usage(out, call, job, false);
     json_out_key(out, "data");
 }
 

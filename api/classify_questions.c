@@ -295,7 +295,7 @@ enum err classify_questions_encode(
     }
     json_out_end(out);
     json_out_key(out, "usage");
-    call_write_input_usage(out, job, true);
+    call_write_input_usage(out, call, job, true);
     json_out_end(out);
     return ERR_OK;
 }

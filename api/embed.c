@@ -434,7 +434,7 @@ static void write_vector(
 static void write_details(struct json_out *out, const struct call *call,
     const struct embed_notes *notes, const struct job *job)
 {
-    struct call_usage usage = call_usage(job);
+    struct call_usage usage = call_usage(call, job);
     json_out_key(out, "truncated");
     json_out_array(out);
     for (int32_t i = 0; i < call->plan.item_count; i++) {

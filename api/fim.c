@@ -182,12 +182,44 @@ enum err fim_window(struct call *call, const struct fim_texts *texts, int64_t ro
 
 /* ---- layout -------------------------------------------------------------------------------- */
 
+/* Families that know one order only, told by the spelling of their suffix token. The others write
+ * prefix first unless asked. */
+static const struct {
+    const char *suffix_token;
+    enum fim_layout layout;
+} ONE_ORDER[] = {
+    {"[SUFFIX]", FIM_LAYOUT_CODESTRAL}, {"<[fim-suffix]>", FIM_LAYOUT_SEED},
+    {"<\uFF5Cfim\u2581hole\uFF5C>", FIM_LAYOUT_PSM}, /* DeepSeek-Coder: the hole is in its place */
+};
+
+enum err fim_layout(const struct call *call, enum fim_layout *out_layout, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    bool spm = request->has_fim_order && request->fim_order == INFILL_REQUEST_FIM_ORDER_SPM;
+    int32_t suffix = tokenizer_special(call->tokenizer, TOKEN_FIM_SUF);
+    ASSERT(suffix >= 0); /* else the model has no mode fim */
+    const char *piece = tokenizer_stored_piece(call->tokenizer, suffix);
+    for (size_t i = 0; i < ARRAY_COUNT(ONE_ORDER); i++) {
+        if (strcmp(piece, ONE_ORDER[i].suffix_token) == 0) {
+            bool fits = spm == (ONE_ORDER[i].layout != FIM_LAYOUT_PSM);
+            if (request->has_fim_order && !fits) {
+                return call_fail(info, ERR_NOT_CAPABLE, NULL, "/fim_order",
+                    "this model was not trained in this order");
+            }
+            *out_layout = ONE_ORDER[i].layout;
+            return ERR_OK;
+        }
+    }
+    *out_layout = spm ? FIM_LAYOUT_SPM : FIM_LAYOUT_PSM;
+    return ERR_OK;
+}
+
 struct layout_part {
-    int32_t id; /* -1 = the ids below */
+    int32_t id; /* -1 = only the ids below */
     const struct call_ids *ids;
 };
 
-enum err fim_prompt(struct call *call, const struct fim_ids *ids, bool suffix_first,
+enum err fim_prompt(struct call *call, const struct fim_ids *ids, enum fim_layout layout,
     struct call_ids *out_prompt, struct err_info *info)
 {
     const struct tokenizer *tokenizer = call->tokenizer;
@@ -196,27 +228,24 @@ enum err fim_prompt(struct call *call, const struct fim_ids *ids, bool suffix_fi
     int32_t suf = tokenizer_special(tokenizer, TOKEN_FIM_SUF);
     int32_t mid = tokenizer_special(tokenizer, TOKEN_FIM_MID);
     const struct call_ids none = {0};
-    const struct layout_part prefix_first_parts[] = {
-        {pre, &ids->prefix}, {suf, &ids->suffix}, {mid, &ids->after_mid}};
-    const struct layout_part suffix_first_parts[] = {
-        {pre, &none}, {suf, &ids->suffix}, {mid, &ids->prefix}};
-    const struct layout_part no_mid_parts[] = {
-        {suf, &ids->suffix}, {pre, &ids->prefix}, {-1, &ids->after_mid}};
-    const struct layout_part *parts = mid < 0        ? no_mid_parts
-                                      : suffix_first ? suffix_first_parts
-                                                     : prefix_first_parts;
+    const struct layout_part layouts[][3] = {
+        [FIM_LAYOUT_PSM] = {{pre, &ids->prefix}, {suf, &ids->suffix}, {mid, &none}},
+        [FIM_LAYOUT_SPM] = {{pre, &none}, {suf, &ids->suffix}, {mid, &ids->prefix}},
+        [FIM_LAYOUT_SEED] = {{suf, &ids->suffix}, {pre, &ids->prefix}, {mid, &none}},
+        [FIM_LAYOUT_CODESTRAL] = {{suf, &ids->suffix}, {pre, &ids->prefix}, {-1, &none}},
+    };
     struct call_ids prompt = {0};
     enum err err = join_id(call, &prompt, bos, info);
     if (err == ERR_OK) {
         err = join(call, &prompt, &ids->extra, info);
     }
     for (int32_t i = 0; err == ERR_OK && i < 3; i++) {
-        err = join_id(call, &prompt, parts[i].id, info);
+        err = join_id(call, &prompt, layouts[layout][i].id, info);
         if (err == ERR_OK) {
-            err = join(call, &prompt, parts[i].ids, info);
+            err = join(call, &prompt, layouts[layout][i].ids, info);
         }
     }
-    if (err == ERR_OK && parts == suffix_first_parts) {
+    if (err == ERR_OK) {
         err = join(call, &prompt, &ids->after_mid, info);
     }
     if (err == ERR_OK) {
@@ -229,11 +258,20 @@ int32_t fim_stop_tokens(const struct tokenizer *tokenizer, int32_t out[LIMIT_STO
 {
     static const enum token_special kinds[] = {
         TOKEN_FIM_PRE, TOKEN_FIM_SUF, TOKEN_FIM_MID, TOKEN_FIM_PAD, TOKEN_FIM_REP, TOKEN_FIM_SEP};
-    _Static_assert(ARRAY_COUNT(kinds) <= LIMIT_STOP_TOKENS, "they fit");
+    /* CodeLlama's twice: its vocabulary stores it behind a U+2581. Files rarely name them. */
+    static const char *const ends[] = {
+        "<EOT>", "\u2581<EOT>", "<|endoftext|>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
+    _Static_assert(ARRAY_COUNT(kinds) + ARRAY_COUNT(ends) <= LIMIT_STOP_TOKENS, "they fit");
     int32_t count = 0;
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         int32_t token = tokenizer_special(tokenizer, kinds[i]);
         if (token >= 0) {
+            out[count++] = token;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
+        int32_t token = tokenizer_find(tokenizer, ends[i], strlen(ends[i]));
+        if (token >= 0 && tokenizer_is_control(tokenizer, token)) {
             out[count++] = token;
         }
     }

@@ -1,11 +1,14 @@
 /*
  * Text around one gap, cut to what fits, and the prompt that fill-in-the-middle models want:
  *
- *     prefix first (psm)   BOS  extra files  PRE prefix SUF suffix MID
- *     suffix first (spm)   BOS  extra files  PRE SUF suffix MID prefix
- *     no MID token         BOS  extra files  SUF suffix PRE prefix
+ *     psm              BOS  extra files  PRE prefix SUF suffix MID
+ *     spm              BOS  extra files  PRE SUF suffix MID prefix
+ *     spm, Seed-Coder  BOS  extra files  SUF suffix PRE prefix MID
+ *     spm, Codestral   BOS  extra files  SUF suffix PRE prefix
  *
- * Special tokens go in by id; texts are tokenized without specials. (Bavarian et al., "Efficient
+ * Special tokens go in by id; texts are tokenized without specials. What CodeLlama's own code does
+ * to a suffix, encoding it behind a character of its own and dropping that again, is the same as
+ * encoding it without a space prefix, which is done for every family. (Bavarian et al., "Efficient
  * Training of Language Models to Fill in the Middle", arXiv 2207.14255.)
  */
 #ifndef API_FIM_H
@@ -35,10 +38,16 @@ int64_t fim_room(const struct call *call, int64_t budget);
  * files get the rest of the room: whole oldest ones are dropped before one is cut at its front. */
 MUST_USE enum err fim_window(struct call *call, const struct fim_texts *texts, int64_t room,
     struct fim_ids *out_ids, struct err_info *info);
-/* Lays out the prompt; suffix_first = spm. */
-MUST_USE enum err fim_prompt(struct call *call, const struct fim_ids *ids, bool suffix_first,
+enum fim_layout { FIM_LAYOUT_PSM, FIM_LAYOUT_SPM, FIM_LAYOUT_SEED, FIM_LAYOUT_CODESTRAL };
+
+/* The layout of the request's fim_order, or of the vocabulary's family. ERR_NOT_CAPABLE at
+ * /fim_order for an order in which the family was never trained. */
+MUST_USE enum err fim_layout(
+    const struct call *call, enum fim_layout *out_layout, struct err_info *info);
+MUST_USE enum err fim_prompt(struct call *call, const struct fim_ids *ids, enum fim_layout layout,
     struct call_ids *out_prompt, struct err_info *info);
-/* What ends a fill besides the model's ends: every FIM token and the file separator. */
+/* What ends a fill besides the model's ends: every FIM token, the file separator, and what the
+ * families call their end. */
 int32_t fim_stop_tokens(const struct tokenizer *tokenizer, int32_t out[LIMIT_STOP_TOKENS]);
 
 #endif

@@ -236,6 +236,7 @@ const struct endpoint endpoint_infill = {.name = "infill",
     .family = FAMILY_LLAMA,
     .decode = infill_decode,
     .plan = infill_plan,
+    .more = infill_gaps_more, /* only that form has chains */
     .encode = infill_encode,
     .frame = infill_frame,
     .frame_end = infill_frame_end};

@@ -24,6 +24,8 @@ struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_
 int32_t infill_text_tokens(const struct step_result *step);
 
 MUST_USE enum err infill_gaps_plan(struct call *call, struct err_info *info);
+MUST_USE enum err infill_gaps_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info);
 MUST_USE enum err infill_gaps_encode(
     struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
 MUST_USE enum err infill_gaps_frame(

@@ -10,33 +10,13 @@
  * Sequential gaps are steps of one sequence (a later gap sees earlier fills), independent gaps are
  * sequences of their own over the same context.
  */
-#include "api/infill.h"
+#include "api/infill_gaps.h"
 
 #include <stdio.h>
 #include <string.h>
-#include "api/fim.h"
 #include "api/sse.h"
 #include "engine/base/assert.h"
 #include "engine/base/utf8.h"
-
-/* One gap with its options resolved. */
-struct gap {
-    const char *id; /* NULL = none */
-    int64_t tokens_max;
-    int32_t tokens_min, reserve; /* reserve: 0 = not given */
-    bool until_length;
-    bool has_stop;
-    struct common_stop stop;
-    char where[48]; /* JSON pointer of its options; "" = the top level */
-};
-
-struct gaps_notes {
-    enum infill_mode mode;
-    struct bound_text *texts; /* [gap_count + 1]: what stands around the gaps */
-    struct gap *gaps;
-    int32_t gap_count;
-    bool independent;
-};
 
 /* ---- reading the body ---------------------------------------------------------------------- */
 
@@ -120,6 +100,11 @@ static enum err read_segments(struct call *call, struct gaps_notes *notes, struc
     return ERR_OK;
 }
 
+const char *infill_gaps_where(const struct call *call)
+{
+    return ((const struct infill_request *)call->request)->has_text ? "/text" : "/segments";
+}
+
 static enum err gap_error(
     const struct gap *gap, const char *field, struct err_info *info, const char *text)
 {
@@ -131,8 +116,7 @@ static enum err gap_error(
 static enum err check_gaps(
     const struct call *call, const struct gaps_notes *notes, struct err_info *info)
 {
-    const struct infill_request *request = call->request;
-    const char *where = request->has_text ? "/text" : "/segments";
+    const char *where = infill_gaps_where(call);
     if (notes->gap_count == 0) {
         return call_fail(info, ERR_INVALID, "no_gap", where, "there is no gap");
     }
@@ -170,7 +154,7 @@ static enum err read_gaps(struct call *call, struct gaps_notes *notes, struct er
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static enum err gap_step(
+enum err infill_gaps_step(
     struct call *call, const struct gap *gap, struct plan_step *step, struct err_info *info)
 {
     const struct infill_request *request = call->request;
@@ -183,14 +167,13 @@ static enum err gap_step(
 static enum err fit_budgets(
     const struct call *call, struct gaps_notes *notes, int64_t context, struct err_info *info)
 {
-    const struct infill_request *request = call->request;
     int64_t room = call->model->context - context;
     for (int32_t i = 0; i < notes->gap_count; i++) {
         struct gap *gap = &notes->gaps[i];
         int64_t need = gap->tokens_max > 0 ? 1 : 0;
         if (room < need) {
-            return call_check_context(call, call->model->context - room + need,
-                request->has_text ? "/text" : "/segments", info);
+            return call_check_context(
+                call, call->model->context - room + need, infill_gaps_where(call), info);
         }
         gap->tokens_max = MIN(gap->tokens_max, room);
         gap->tokens_min = (int32_t)MIN(gap->tokens_min, gap->tokens_max);
@@ -208,14 +191,13 @@ static enum err fit_budgets(
 static enum err context_ids(struct call *call, const struct gaps_notes *notes,
     struct call_ids *out_ids, int32_t *counts, struct err_info *info)
 {
-    const struct infill_request *request = call->request;
     struct call_ids *pieces = NULL;
     struct call_ids ids = {.count = tokenizer_adds_bos(call->tokenizer) ? 1 : 0};
     int32_t piece_count = notes->gap_count + 1;
     enum err err = call_array(call, (size_t)piece_count, sizeof(*pieces), &pieces, info);
     for (int32_t i = 0; err == ERR_OK && i < piece_count; i++) {
         err = call_tokenize(call, &notes->texts[i], i > 0 ? TOKENIZE_CONTINUES : 0,
-            request->has_text ? "/text" : "/segments", &pieces[i], info);
+            infill_gaps_where(call), &pieces[i], info);
         ids.count += err == ERR_OK ? pieces[i].count : 0;
         counts[i] = ids.count;
     }
@@ -253,7 +235,7 @@ static enum err lay_out(struct call *call, const struct gaps_notes *notes,
             const struct gap *gap = &notes->gaps[i];
             steps[i] = infill_step(row - 1, position, (int32_t)gap->tokens_max);
             position += gap->reserve;
-            enum err err = gap_step(call, gap, &steps[i], info);
+            enum err err = infill_gaps_step(call, gap, &steps[i], info);
             if (err != ERR_OK) {
                 return err;
             }
@@ -305,96 +287,6 @@ static enum err plan_hybrid(struct call *call, struct gaps_notes *notes,
     return ERR_OK;
 }
 
-/* ---- fim ----------------------------------------------------------------------------------- */
-
-/* Text before gap k, without fills (they are not known when the plan is made). */
-static enum err text_before(struct call *call, const struct gaps_notes *notes, int32_t k,
-    struct bound_text *out_text, struct err_info *info)
-{
-    struct buf text;
-    buf_init(&text, MEM_REQUESTS, (size_t)8 << 20);
-    for (int32_t i = 0; i <= k; i++) {
-        buf_append(&text, notes->texts[i].bytes, (size_t)notes->texts[i].count);
-    }
-    char *copy =
-        text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
-    *out_text = (struct bound_text){copy, (int32_t)text.count};
-    buf_free(&text);
-    return copy != NULL ? ERR_OK : call_no_memory(info);
-}
-
-static enum err fim_item(struct call *call, struct gaps_notes *notes, int32_t k,
-    const struct call_ids *stops, struct plan_item *item, struct err_info *info)
-{
-    const struct infill_request *request = call->request;
-    const char *where = request->has_text ? "/text" : "/segments";
-    struct gap *gap = &notes->gaps[k];
-    struct fim_texts texts = {.suffix = notes->texts[k + 1],
-        .after_mid = call_text(""),
-        .repo = call_text(""),
-        .filename = call_text("")};
-    struct fim_ids ids = {0};
-    struct call_ids prompt = {0};
-    struct plan_step *step = NULL;
-    bool suffix_first =
-        request->has_fim_order && request->fim_order == INFILL_REQUEST_FIM_ORDER_SPM;
-    enum err err = text_before(call, notes, k, &texts.prefix, info);
-    if (err == ERR_OK) {
-        err = fim_window(call, &texts, INT32_MAX, &ids, info);
-    }
-    if (err == ERR_OK && ids.truncated) {
-        err = call_fail(info, ERR_CONTEXT, NULL, where, "the text around a gap is too long");
-    }
-    if (err == ERR_OK) {
-        err = fim_prompt(call, &ids, suffix_first, &prompt, info);
-    }
-    if (err == ERR_OK) {
-        err = call_check_context(
-            call, prompt.count + (gap->tokens_max > 0 ? (int64_t)1 : 0), where, info);
-    }
-    if (err == ERR_OK) {
-        err = call_array(call, 1, sizeof(*step), &step, info);
-    }
-    if (err != ERR_OK) {
-        return err;
-    }
-    gap->tokens_max = MIN(gap->tokens_max, call->model->context - prompt.count);
-    gap->tokens_min = (int32_t)MIN(gap->tokens_min, gap->tokens_max);
-    *step = infill_step(-1, -1, (int32_t)gap->tokens_max);
-    step->stop_tokens = stops->ids;
-    step->stop_token_count = stops->count;
-    *item = (struct plan_item){
-        .tokens = prompt.ids, .token_count = prompt.count, .steps = step, .step_count = 1};
-    return gap_step(call, gap, step, info);
-}
-
-static enum err plan_fim(struct call *call, struct gaps_notes *notes,
-    const struct sampling *sampling, struct err_info *info)
-{
-    struct plan_item *items = NULL;
-    struct call_ids stops = {0};
-    if (notes->gap_count > 1 && !notes->independent) {
-        return call_fail(info, ERR_NOT_CAPABLE, NULL, "/spans",
-            "several gaps in mode fim are filled independently only");
-    }
-    notes->independent = true;
-    enum err err = call_array(call, (size_t)notes->gap_count, sizeof(*items), &items, info);
-    if (err == ERR_OK) {
-        err = call_array(call, LIMIT_STOP_TOKENS, sizeof(int32_t), &stops.ids, info);
-    }
-    if (err != ERR_OK) {
-        return err;
-    }
-    stops.count = fim_stop_tokens(call->tokenizer, stops.ids);
-    for (int32_t i = 0; err == ERR_OK && i < notes->gap_count; i++) {
-        err = fim_item(call, notes, i, &stops, &items[i], info);
-        items[i].sampling = *sampling;
-        items[i].sampling.sample_index = (uint32_t)i;
-    }
-    call->plan = (struct plan){.kind = KIND_INFILL, .items = items, .item_count = notes->gap_count};
-    return err;
-}
-
 /* ---- plan ---------------------------------------------------------------------------------- */
 
 enum err infill_gaps_plan(struct call *call, struct err_info *info)
@@ -413,7 +305,7 @@ enum err infill_gaps_plan(struct call *call, struct err_info *info)
         err = infill_sampling(call, notes->mode, &sampling, info);
     }
     if (err == ERR_OK) {
-        err = notes->mode == INFILL_FIM ? plan_fim(call, notes, &sampling, info)
+        err = notes->mode == INFILL_FIM ? infill_gaps_fim_plan(call, notes, &sampling, info)
                                         : plan_hybrid(call, notes, &sampling, info);
     }
     if (err != ERR_OK) {
@@ -433,6 +325,9 @@ enum err infill_gaps_plan(struct call *call, struct err_info *info)
 static const struct step_result *gap_result(
     const struct gaps_notes *notes, const struct job *job, int32_t k)
 {
+    if (notes->chain) {
+        return k < notes->current ? &notes->fills[k] : &job->results[0].steps[0];
+    }
     return notes->independent ? &job->results[k].steps[0] : &job->results[0].steps[k];
 }
 
@@ -511,9 +406,10 @@ static void write_texts(struct json_out *out, const struct gaps_notes *notes, co
 }
 
 /* Independent hybrid gaps share one prompt, which counts once. */
-static void write_usage(struct json_out *out, const struct gaps_notes *notes, const struct job *job)
+static void write_usage(struct json_out *out, const struct call *call, const struct job *job)
 {
-    struct call_usage usage = call_usage(job);
+    const struct gaps_notes *notes = call->state;
+    struct call_usage usage = call_usage(call, job);
     if (notes->mode == INFILL_HYBRID) {
         usage.prompt = job->results[0].prompt_tokens;
         usage.cached = job->results[0].cached_tokens;
@@ -552,9 +448,9 @@ static void write_reply(
     json_out_string(out, independent ? "independent" : "sequential");
     json_out_key(out, "model");
     json_out_string(out, call_model_name(call));
-    write_usage(out, notes, job);
+    write_usage(out, call, job);
     json_out_key(out, "timings");
-    call_write_timings(out, job);
+    call_write_timings(out, call, job);
     if (stop) {
         json_out_key(out, "stop");
         json_out_bool(out, true);
@@ -610,7 +506,7 @@ enum err infill_gaps_frame(
     struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
 {
     const struct gaps_notes *notes = call->state;
-    int32_t gap = notes->independent ? event->item : event->step;
+    int32_t gap = notes->chain ? notes->current : notes->independent ? event->item : event->step;
     const struct step_result *step = &job->results[event->item].steps[event->step];
     if (event->finish != FINISH_EOS || event->text_bytes > 0) {
         int32_t shown = event->finish == FINISH_EOS ? 0 : 1;

@@ -159,6 +159,7 @@ static enum err make_prompt(
     const struct infill_request *request = call->request;
     struct fim_texts texts;
     struct fim_ids ids = {0};
+    enum fim_layout layout;
     int64_t budget = request->n_predict;
     if (budget < 0 && notes->mode == INFILL_HYBRID) {
         budget = FALLBACK_TOKENS;
@@ -174,8 +175,10 @@ static enum err make_prompt(
     if (notes->mode == INFILL_HYBRID) {
         err = hybrid_context(call, notes, &ids, out_left, info);
     } else {
-        bool spm = request->has_fim_order && request->fim_order == INFILL_REQUEST_FIM_ORDER_SPM;
-        err = fim_prompt(call, &ids, spm, &notes->prompt, info);
+        err = fim_layout(call, &layout, info);
+        if (err == ERR_OK) {
+            err = fim_prompt(call, &ids, layout, &notes->prompt, info);
+        }
     }
     return err != ERR_OK ? err : call_check_context(call, notes->prompt.count, "/prompt", info);
 }

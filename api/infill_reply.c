@@ -239,7 +239,7 @@ static enum err write_n_probs(const struct view *view, struct json_out *out)
 
 static enum err write_timings(const struct view *view, struct json_out *out)
 {
-    call_write_timings(out, view->job);
+    call_write_timings(out, view->call, view->job);
     return ERR_OK;
 }
 
@@ -418,7 +418,7 @@ static enum err write_fields(
         }
         json_out_key(out, name);
         if (timing >= 0) {
-            call_write_timing(out, view->job, timing);
+            call_write_timing(out, view->call, view->job, timing);
         } else {
             err = write_member(view, member, out);
         }

@@ -156,11 +156,15 @@ static enum err check_tokens(
 
 /* ---- model_info ----------------------------------------------------------------------------- */
 
+/* Codestral's layout, told by its spelling, ends with the prefix and has no middle token. */
 static bool has_fim(const struct tokenizer *tokenizer)
 {
-    return tokenizer_special(tokenizer, TOKEN_FIM_PRE) >= 0 &&
-           tokenizer_special(tokenizer, TOKEN_FIM_SUF) >= 0 &&
-           tokenizer_special(tokenizer, TOKEN_FIM_MID) >= 0;
+    int32_t suffix = tokenizer_special(tokenizer, TOKEN_FIM_SUF);
+    if (suffix < 0 || tokenizer_special(tokenizer, TOKEN_FIM_PRE) < 0) {
+        return false;
+    }
+    return tokenizer_special(tokenizer, TOKEN_FIM_MID) >= 0 ||
+           strcmp(tokenizer_stored_piece(tokenizer, suffix), "[SUFFIX]") == 0;
 }
 
 /* Mode rerank may be listed and is passed over until it is built. */
