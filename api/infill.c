@@ -40,6 +40,72 @@ static enum err check_form(const struct infill_request *request, struct err_info
     return ERR_OK;
 }
 
+/* A field the request was given that has no effect on it is named in the reply. */
+struct no_effect {
+    bool given;
+    const char *name;
+};
+
+static enum err name_fields(
+    struct call *call, const struct no_effect *fields, size_t count, struct err_info *info)
+{
+    enum err err = ERR_OK;
+    for (size_t i = 0; err == ERR_OK && i < count; i++) {
+        err = fields[i].given ? call_ignore(call, fields[i].name, info) : ERR_OK;
+    }
+    return err;
+}
+
+/* Those of the other form, and those that nothing obeys yet. */
+static enum err name_ignored(struct call *call, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const struct no_effect unbuilt[] = {
+        {request->has_t_max_predict_ms, "t_max_predict_ms"},
+        {request->has_candidates, "candidates"},
+    };
+    const struct no_effect of_gaps[] = {
+        {request->has_gap, "gap"},
+        {request->has_max_tokens, "max_tokens"},
+        {request->has_min_tokens, "min_tokens"},
+        {request->has_reserve, "reserve"},
+        {request->has_until, "until"},
+        {request->has_spans, "spans"},
+    };
+    const struct no_effect of_llama[] = {
+        {request->has_prompt, "prompt"},
+        {request->has_input_extra, "input_extra"},
+        {request->has_repo, "repo"},
+        {request->has_filename, "filename"},
+        {request->has_prompt_position, "prompt_position"},
+        {request->has_n_predict, "n_predict"},
+        {request->has_n_indent, "n_indent"},
+        {request->has_n_cmpl, "n_cmpl"},
+        {request->has_n_probs, "n_probs"},
+        {request->has_response_fields, "response_fields"},
+    };
+    enum err err = name_fields(call, unbuilt, ARRAY_COUNT(unbuilt), info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    return is_llama(request) ? name_fields(call, of_gaps, ARRAY_COUNT(of_gaps), info)
+                             : name_fields(call, of_llama, ARRAY_COUNT(of_llama), info);
+}
+
+/* Those that only the other mode knows; the forms have named their own already. */
+enum err infill_ignored_by(struct call *call, enum infill_mode mode, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    bool llama = is_llama(request);
+    const struct no_effect of_fim[] = {
+        {request->has_fim_order, "fim_order"},
+        {llama && request->has_prompt_position, "prompt_position"},
+    };
+    const struct no_effect of_hybrid[] = {{!llama && request->has_reserve, "reserve"}};
+    return mode == INFILL_HYBRID ? name_fields(call, of_fim, ARRAY_COUNT(of_fim), info)
+                                 : name_fields(call, of_hybrid, ARRAY_COUNT(of_hybrid), info);
+}
+
 static enum err infill_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
@@ -53,10 +119,7 @@ static enum err infill_decode(
     if (err == ERR_OK) {
         err = call_basics(call, &request->basics, info);
     }
-    if (err == ERR_OK && request->has_t_max_predict_ms) { /* accepted, not yet obeyed: say so */
-        err = call_ignore(call, "t_max_predict_ms", info);
-    }
-    return err;
+    return err == ERR_OK ? name_ignored(call, info) : err;
 }
 
 /* ---- modes and sampling -------------------------------------------------------------------- */

@@ -15,6 +15,9 @@ enum infill_mode { INFILL_HYBRID, INFILL_FIM };
 /* The mode a request gets on this model; ERR_NOT_CAPABLE when it asks for one that is not there. */
 MUST_USE enum err infill_mode(
     const struct call *call, enum infill_mode *out_mode, struct err_info *info);
+/* Names the fields that have no effect in this mode. */
+MUST_USE enum err infill_ignored_by(
+    struct call *call, enum infill_mode mode, struct err_info *info);
 /* The request's sampling fields. Hybrid gaps are greedy unless a temperature is given. */
 MUST_USE enum err infill_sampling(
     struct call *call, enum infill_mode mode, struct sampling *out_sampling, struct err_info *info);

@@ -299,6 +299,9 @@ enum err infill_gaps_plan(struct call *call, struct err_info *info)
         err = infill_mode(call, &notes->mode, info);
     }
     if (err == ERR_OK) {
+        err = infill_ignored_by(call, notes->mode, info);
+    }
+    if (err == ERR_OK) {
         err = read_gaps(call, notes, info);
     }
     if (err == ERR_OK) {

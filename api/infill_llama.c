@@ -193,6 +193,9 @@ enum err infill_llama_plan(struct call *call, struct err_info *info)
         err = infill_mode(call, &notes->mode, info);
     }
     if (err == ERR_OK) {
+        err = infill_ignored_by(call, notes->mode, info);
+    }
+    if (err == ERR_OK) {
         err = make_prompt(call, notes, &left, info);
     }
     if (err == ERR_OK) {

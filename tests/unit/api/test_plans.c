@@ -175,8 +175,7 @@ static void test_fim_gaps(void **state)
     check_item(&rig, 0, "{P}ab{S}cd{M}"); /* up to the next gap */
     check_item(&rig, 1, "{P}abcd{S}ef{M}");
     /* Sequential ones begin a chain: test_fim.c. */
-    assert_int_equal(
-        rig_plan(&rig, &endpoint_infill, "{\"text\":\"ab[gap]cd[gap]ef\"}"), ERR_OK);
+    assert_int_equal(rig_plan(&rig, &endpoint_infill, "{\"text\":\"ab[gap]cd[gap]ef\"}"), ERR_OK);
     assert_int_equal(rig.call.plan.item_count, 1);
     rig_close(&rig);
 }
@@ -569,6 +568,47 @@ static void test_labels_are_forced_when_not_told_apart(void **state)
     rig_close(&rig);
 }
 
+/* ---- fields without effect ----------------------------------------------------------------- */
+
+static void test_fields_without_effect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields, *ignored; /* NULL = none */
+    } cases[] = {
+        {"\"text\":\"a[gap]b\"", NULL},
+        {"\"text\":\"a[gap]b\",\"cache_prompt\":false,\"id_slot\":3", NULL},
+        {"\"text\":\"a[gap]b\",\"candidates\":4", "candidates"},
+        {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"candidates\":4,\"t_max_predict_ms\":9",
+            "t_max_predict_ms,candidates"},
+        {"\"text\":\"a[gap]b\",\"n_predict\":4,\"repo\":\"r\",\"what\":1", "what,repo,n_predict"},
+        {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"max_tokens\":4,\"gap\":\"x\"",
+            "gap,max_tokens"},
+        {"\"text\":\"a[gap]b\",\"fim_order\":\"spm\",\"mode\":\"fim\"", NULL},
+        {"\"text\":\"a[gap]b\",\"fim_order\":\"spm\",\"mode\":\"hybrid\"", "fim_order"},
+        {"\"text\":\"a[gap]b\",\"reserve\":2,\"mode\":\"hybrid\"", NULL},
+        {"\"text\":\"a[gap]b\",\"reserve\":2,\"mode\":\"fim\"", "reserve"},
+        {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"reserve\":2,\"mode\":\"fim\"", "reserve"},
+        {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"prompt_position\":\"after_mid\","
+         "\"mode\":\"hybrid\"",
+            "prompt_position"},
+    };
+    struct rig rig;
+    rig_open(&rig, true, false);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char body[256];
+        (void)snprintf(body, sizeof(body), "{%s}", cases[i].fields);
+        assert_int_equal(rig_plan(&rig, &endpoint_infill, body), ERR_OK);
+        if (cases[i].ignored == NULL) {
+            assert_null(rig.call.ignored_fields);
+        } else {
+            assert_non_null(rig.call.ignored_fields);
+            assert_string_equal(rig.call.ignored_fields, cases[i].ignored);
+        }
+    }
+    rig_close(&rig);
+}
+
 /* ---- n_indent ------------------------------------------------------------------------------ */
 
 static void test_visible_text(void **state)
@@ -660,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_moderation),
         cmocka_unit_test(test_labels_are_forced_when_not_told_apart),
+        cmocka_unit_test(test_fields_without_effect),
         cmocka_unit_test(test_visible_text),
         cmocka_unit_test(test_allocation_failures),
     };
