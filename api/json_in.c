@@ -44,6 +44,15 @@ void json_in_init(void)
     json_set_alloc_funcs(hook_alloc, hook_free);
 }
 
+/* Without the hooks every tree would be leaked. */
+static bool hooks_are_set(void)
+{
+    json_malloc_t alloc = NULL;
+    json_free_t release = NULL;
+    json_get_alloc_funcs(&alloc, &release);
+    return alloc == hook_alloc && release == hook_free;
+}
+
 static enum err fail_at(
     struct err_info *info, const char *bytes, size_t count, size_t offset, const char *text)
 {
@@ -145,6 +154,7 @@ enum err json_in_parse(struct arena *arena, const char *bytes, size_t count,
     const struct json_in **out_root, struct err_info *info)
 {
     ASSERT(parse.arena == NULL);
+    ASSERT(hooks_are_set());
     if (count >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) {
         return fail_at(info, bytes, count, 0, "a byte order mark is not accepted");
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include "api/json_in.h"
 #include "engine/base/log.h"
 #include "engine/engine.h"
 #include "server/app.h"
@@ -196,6 +197,7 @@ int main(int argc, char **argv)
 {
     struct config config;
     struct err_info info = {.offset = -1};
+    json_in_init();
     if (config_read(argc, argv, &config, &info) != ERR_OK) {
         return complain(&info);
     }

@@ -157,9 +157,14 @@ void reply_write(const struct request *request, struct buf *out)
         reason_phrase(reply->status), reply->content_type);
     for (size_t at = 0; at < reply->headers.count;) {
         const char *name = reply->headers.bytes + at;
-        const char *value = name + strlen(name) + 1;
-        buf_printf(out, "%s: %s\r\n", name, value);
-        at += strlen(name) + strlen(value) + 2;
+        size_t name_bytes = strlen(name);
+        const char *value = name + name_bytes + 1;
+        size_t value_bytes = strlen(value);
+        buf_append(out, name, name_bytes);
+        buf_append(out, ": ", 2);
+        buf_append(out, value, value_bytes);
+        buf_append(out, "\r\n", 2);
+        at += name_bytes + value_bytes + 2;
     }
     buf_printf(out, "Content-Length: %zu\r\n\r\n", reply->body.count);
     if (request->method != METHOD_HEAD) {

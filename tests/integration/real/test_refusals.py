@@ -110,6 +110,10 @@ class Refusals(unittest.TestCase):
             return b'{"inputs":"a","metadata":[' + b",".join([b"0"] * count) + b"]}"
         ok(self.server, "/embed", body(524288 - 100))
         self.refuse("/embed", body(524288 + 1), 400)
+        before = self.server.resident_bytes()
+        for _ in range(8):  # a tree of them is about 17 MiB; none may stay
+            ok(self.server, "/embed", body(524288 - 100))
+        self.assertLess(self.server.resident_bytes() - before, (48 << 20) * real.SCALE)
 
     # ---- fields ----
 
