@@ -7,7 +7,7 @@ import socket
 import time
 import unittest
 
-from harness import Client, Server, all_at_rest, compose, request, together, wait_for
+from harness import TIMEOUT_S, Client, Server, all_at_rest, compose, request, together, wait_for
 
 MIB = 1 << 20
 
@@ -100,7 +100,7 @@ class Body(unittest.TestCase):
                                 b"Expect: 100-continue\r\n\r\n")
                     reply = client.reply()
                 return reply.status == 503 and reply.field("retry-after") is not None
-            wait_for(is_full, "bodies at their bound")
+            wait_for(is_full, "bodies at their bound", timeout=3 * TIMEOUT_S)
             for client in clients:
                 client.send(body[-1:])
                 self.assertEqual(client.reply().status, 200)
