@@ -3,8 +3,9 @@
 #define ENGINE_ENGINE_LIMITS_H
 
 enum {
-    LIMIT_ITEMS = 2048, /* inputs of one request (docs/api.md) */
-    LIMIT_STEPS = 130,  /* 64 gaps and some; 2 per moderation question, 63 questions */
+    LIMIT_INPUTS = 2048,            /* inputs of one request (docs/api.md) */
+    LIMIT_ITEMS = 2 * LIMIT_INPUTS, /* sequences of one plan: labels are asked in two orders */
+    LIMIT_STEPS = 130,              /* 64 gaps and some; 2 per moderation question, 63 questions */
     LIMIT_STOPS = 16,
     LIMIT_STOP_BYTES = 256,
     LIMIT_TOP_LOGPROBS = 100, /* n_probs of /infill; other routes stop at 20 */

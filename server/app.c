@@ -179,7 +179,7 @@ enum err app_open(struct app *app, const struct config *config, struct http_hook
     struct err_info *info)
 {
     *app = (struct app){.config = *config, .started_us = clock_now_us(NULL)};
-    app->limits = (struct api_limits){.items_max = LIMIT_ITEMS,
+    app->limits = (struct api_limits){.items_max = LIMIT_INPUTS,
         .embed_tokens_max = LIMIT_EMBED_TOKENS,
         .timeout_ms_max = LIMIT_TOTAL_MS_MAX};
     ASSERT(endpoint_route_count <= ROUTES_MAX);

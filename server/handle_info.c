@@ -69,7 +69,7 @@ static void write_limits(struct json_out *json, struct app *app, const struct mo
     member_int(json, "max_batch_tokens", plan->step_rows);
     json_out_key(json, "max_batch_requests");
     json_out_null(json);
-    member_int(json, "max_client_batch_size", LIMIT_ITEMS);
+    member_int(json, "max_client_batch_size", LIMIT_INPUTS);
     member_bool(json, "auto_truncate", true);
     member_int(json, "tokenization_workers", app->config.workers);
     member_text(json, "version", MAGNETD_VERSION);

@@ -555,7 +555,7 @@ static void test_labels_are_forced_when_not_told_apart(void **state)
     }
     (void)strcat(body, "]}");
     assert_int_equal(rig_plan(&rig, &endpoint_classify, body), ERR_OK);
-    assert_int_equal(rig.call.plan.item_count, 30); /* one item a label */
+    assert_int_equal(rig.call.plan.item_count, 60); /* one item a label and order */
     char text[64];
     const struct plan_step *step = &rig.call.plan.items[27].steps[1];
     assert_int_equal(step->kind, STEP_FORCE);
@@ -564,7 +564,52 @@ static void test_labels_are_forced_when_not_told_apart(void **state)
     assert_string_equal(text, " AB\n");
     assert_int_equal(
         rig_plan(&rig, &endpoint_classify, "{\"inputs\":\"x\",\"labels\":[\"p\",\"q\"]}"), ERR_OK);
-    assert_int_equal(rig.call.plan.item_count, 1);
+    assert_int_equal(rig.call.plan.item_count, 2);
+    rig_close(&rig);
+}
+
+/* Letter codes, the labels sorted and in reverse, in whatever order they are given. */
+static void test_labels_are_asked_in_two_orders(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"inputs\":\"x\",\"labels\":[\"unsure\",\"unsafe\",\"B\"]}",
+        "{\"inputs\":\"x\",\"labels\":[\"B\",\"unsafe\",\"unsure\"]}",
+    };
+    struct rig rig;
+    rig_open(&rig, false, false);
+    rig.model.context = 1000;
+    for (size_t i = 0; i < ARRAY_COUNT(bodies); i++) {
+        char text[64];
+        check_prompt(&rig, &endpoint_classify, bodies[i],
+            "Which label fits the text best?\n\nLabels:\nA. B\nB. unsafe\nC. unsure\n\nText: x\n");
+        check_item(&rig, 1,
+            "Which label fits the text best?\n\nLabels:\nA. unsure\nB. unsafe\nC. B\n\nText: x\n");
+        const struct plan_item *item = &rig.call.plan.items[0];
+        show(&rig, item->steps[0].tokens, item->steps[0].token_count, text);
+        assert_string_equal(text, "\nLabel: ");
+        assert_int_equal(item->steps[1].choice_count, 3);
+        assert_int_equal(item->steps[1].choices[2].tokens[0], 'C');
+    }
+    rig_close(&rig);
+}
+
+/* One past the limit counts questions, not the orders they are asked in. */
+static void test_labels_limit(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig, false, false);
+    rig.model.context = 1000;
+    for (int32_t extra = 0; extra <= 1; extra++) {
+        char *inputs = many_inputs(100 + extra, "a");
+        char *body = malloc(strlen(inputs) + 32);
+        assert_non_null(body);
+        (void)sprintf(body, "%.*s,\"labels\":[\"p\",\"q\"]}", (int)strlen(inputs) - 1, inputs);
+        assert_int_equal(rig_plan(&rig, &endpoint_classify, body), extra == 0 ? ERR_OK : ERR_LIMIT);
+        free(inputs);
+        free(body);
+    }
     rig_close(&rig);
 }
 
@@ -700,6 +745,8 @@ int main(void)
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_moderation),
         cmocka_unit_test(test_labels_are_forced_when_not_told_apart),
+        cmocka_unit_test(test_labels_are_asked_in_two_orders),
+        cmocka_unit_test(test_labels_limit),
         cmocka_unit_test(test_fields_without_effect),
         cmocka_unit_test(test_visible_text),
         cmocka_unit_test(test_allocation_failures),
