@@ -3,6 +3,8 @@
  * through decode, plan, engine and encode as the server does, and prints what came of it, one line
  * each: "reply", "error" or "frame", a tab, JSON; then "headers" with what goes into headers; then
  * "end". Bodies and checks are in check_answers.py.
+ *
+ * usage: answers MODEL CONTEXT
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,11 +147,13 @@ int main(int argc, char **argv)
 {
     struct engine *engine = NULL;
     struct err_info info = {0};
-    if (argc != 2) {
+    if (argc != 3) {
         return 2;
     }
-    const struct engine_config config = {
-        .model_path = argv[1], .kv_f32 = true, .context = 2048, .events = 4096};
+    const struct engine_config config = {.model_path = argv[1],
+        .kv_f32 = true,
+        .context = (int32_t)strtol(argv[2], NULL, 10),
+        .events = 4096};
     json_in_init();
     if (engine_open(&config, &engine, &info) != ERR_OK) {
         (void)fprintf(stderr, "%s: %s\n", info.where, info.text);

@@ -4,7 +4,8 @@
 Method: the requests of ../shared/data/smollm2-reference go through the program `answers` (decode,
 plan, engine, encode; no server). Every reply, event and error is checked against its schema;
 numbers are compared with the reference. Then requests that must fail: each names its place. Texts
-are printed nowhere.
+are printed nowhere. Under sanitizers (MAGNETD_TEST_SCALE) fewer cases and a shorter context take
+the same paths.
 """
 import base64
 import json
@@ -14,6 +15,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import time
 import warnings
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # RefResolver: all of Debian 12's
@@ -23,6 +25,9 @@ DATA = pathlib.Path(os.environ.get("MAGNETD_DATA", SOURCE / "../shared/data"))
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 MODEL = os.environ.get("MAGNETD_MODEL",
                        str(CACHE / "magnetd" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+FEW = int(os.environ.get("MAGNETD_TEST_SCALE", "1")) > 1
+CONTEXT = 512 if FEW else 2048
 
 try:
     import jsonschema
@@ -62,7 +67,7 @@ class Answer:
 class Program:
     def __init__(self, path):
         self.schemas = Schemas()
-        self.process = subprocess.Popen([path, MODEL], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([path, MODEL, str(CONTEXT)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
     def ask(self, path, body, check_reply=True):
@@ -116,6 +121,11 @@ def read_lines(name):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def some(cases, few):
+    """All cases, or those of the indices `few`."""
+    return [cases[index] for index in few] if FEW else cases
+
+
 def near(a, b, bound):
     return abs(a - b) <= bound
 
@@ -127,8 +137,9 @@ def check_embed(program):
         return struct.unpack_from("<576f", rows, index * 576 * 4)
     for key in cases[0]["rows"]:
         mask, _, pooling = key.partition("_")
-        texts = [case["text"] for case in cases if key in case["rows"]]
-        expected = [row(case["rows"][key]) for case in cases if key in case["rows"]]
+        known = [case for case in cases if key in case["rows"]][:1 if FEW else None]
+        texts = [case["text"] for case in known]
+        expected = [row(case["rows"][key]) for case in known]
         body = {"inputs": texts, "attention": mask, "pooling": pooling}
         vectors = program.ask("/embed", body).reply
         for vector, reference in zip(vectors, expected, strict=True):
@@ -149,11 +160,11 @@ def check_embed(program):
     details = program.ask("/embed", {"inputs": ["red fox", "fox " * 3000], "details": True,
                                      "truncation_direction": "LEFT"})
     assert details.truncated == "1" and details.reply["truncated"] == [1]
-    assert details.reply["usage"]["prompt_tokens"] > 2048
+    assert details.reply["usage"]["prompt_tokens"] > CONTEXT
 
 
 def check_infill(program):
-    for case in read_lines("infill_hybrid.jsonl"):
+    for case in some(read_lines("infill_hybrid.jsonl"), (0, 2)):
         segments = [{"text": case["parts"][0]}]
         for gap, part in zip(case["gaps"], case["parts"][1:], strict=True):
             segments += [{"gap": gap}, {"text": part}]
@@ -210,11 +221,11 @@ def check_infill_llama(program):
     assert warm["content"] == "" and warm["tokens_predicted"] == 0
     long = program.ask("/infill", {"input_prefix": "a b " * 4000, "input_suffix": "c d " * 4000,
                                    "n_predict": 1}).reply
-    assert long["truncated"] and 1500 < long["tokens_evaluated"] <= 2048
+    assert long["truncated"] and CONTEXT * 0.73 < long["tokens_evaluated"] <= CONTEXT
 
 
 def check_generate(program):
-    for case in read_lines("causal.jsonl")[:6]:
+    for case in read_lines("causal.jsonl")[:2 if FEW else 6]:
         if case["kind"] != "plain":
             continue
         count = min(len(case["greedy"]), 8)
@@ -260,7 +271,7 @@ def check_generate(program):
 def check_moderation(program):
     names = {"Harmful request:": "prompt_harmfulness", "Response refusal:": "response_refusal",
              "Harmful response:": "response_harmfulness"}
-    cases = read_lines("wildguard.jsonl")
+    cases = some(read_lines("wildguard.jsonl"), (0, 1))
     items = [{"prompt": case["prompt"], "response": case["response"] or ""} for case in cases]
     together = program.ask("/classify", {"items": items}).reply["items"]
     for case, item, verdict in zip(cases, items, together, strict=True):
@@ -298,10 +309,36 @@ def check_labels(program):
     assert all(math.isfinite(entry["score"]) for labels in multi for entry in labels)
     data = program.ask("/classify", {"input": ["good"], "labels": body["labels"]}).reply["data"]
     assert data[0]["num_classes"] == 3 and near(sum(data[0]["probs"]), 1, 1e-5)
-    many = program.ask("/classify", {"inputs": "x", "labels": [f"l{i}" for i in range(40)]}).reply
-    assert len(many) == 40 and near(sum(entry["score"] for entry in many), 1, 1e-5)
+    count = 27 if FEW else 40  # more than there are letters
+    many = program.ask("/classify", {"inputs": "x", "labels": [
+        f"l{i}" for i in range(count)]}).reply
+    assert len(many) == count and near(sum(entry["score"] for entry in many), 1, 1e-5)
     program.fail("/classify", {"inputs": "x", "labels": ["a", "a"]}, "/labels/1")
     program.fail("/classify", {"labels": ["a"]}, "/inputs")
+
+
+def check_label_order(program):
+    """Labels that begin alike, and labels in another order: no probability moves by 0.05, and as
+    the endpoint sorts them, not at all. Each order alone moves this model by up to 0.83."""
+    texts = ["The weather is nice today.", "My order never came.", "I loved every minute of it."]
+    moved = 0
+    for labels in some((["unsafe", "unsure"], ["unsure", "unsafe", "unsaid"]), (1,)):
+        for multi_label in some((False, True), (0,)):
+            body = {"inputs": texts[:1] if FEW else texts, "multi_label": multi_label}
+            given = program.ask("/classify", {**body, "labels": labels}).reply
+            swapped = program.ask("/classify", {**body, "labels": labels[::-1]}).reply
+            for one, other in zip(given, swapped, strict=True):
+                other = {entry["label"]: entry["score"] for entry in other}
+                assert set(other) == set(labels)
+                moved = max(moved, *(abs(entry["score"] - other[entry["label"]])
+                                     for entry in one))
+    print("swapping labels moves a probability by", moved)
+    assert moved == 0
+    if not FEW:  # what a code's place is worth is cancelled: the text decides
+        scores = [{entry["label"]: entry["score"] for entry in entries} for entries in program.ask(
+            "/classify", {"inputs": ["I loved every minute of it.", "I hated every minute of it."],
+                          "labels": ["positive", "negative"]}).reply]
+        assert scores[0]["positive"] > scores[1]["positive"], scores
 
 
 def check_questions(program):
@@ -356,9 +393,11 @@ def check_embed_errors(program):
 def main():
     program = Program(sys.argv[1])
     for check in (check_embed, check_embed_errors, check_infill, check_infill_llama,
-                  check_generate, check_moderation, check_labels, check_questions, check_tokens):
+                  check_generate, check_moderation, check_labels, check_label_order,
+                  check_questions, check_tokens):
+        began = time.monotonic()
         check(program)
-        print(check.__name__, "passed")
+        print(f"{check.__name__} passed in {time.monotonic() - began:.1f} s", flush=True)
     program.process.stdin.close()
     assert program.process.wait() == 0
     replies = {route.get(key) for route in program.schemas.routes.values()
