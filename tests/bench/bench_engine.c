@@ -2,7 +2,7 @@
  * Benchmark of the engine on a model file: prefill and decode, beside the machine's limits measured
  * in the same run. Not a test: it prints a table, or CSV.
  *
- *     bench_engine MODEL [--threads N] [--csv] [--once] [word...]
+ *     bench_engine MODEL [--threads N] [--csv] [--cpu-time | --once] [word...]
  *
  * Only lines whose name holds one of the words: "decode", "prefill-64", "batch-16".
  *
@@ -14,6 +14,9 @@
  * measured FMA peak for prefill, and against all weights read once a step at the measured read
  * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
  *
+ * --cpu-time is for a busy machine: one thread, and all times, those of the limits too, are the
+ * process's own processor time. Lines whose prompt would count as decoding are left out.
+ *
  * --once is for counting instructions (count_instructions.sh): one round, no limits, and each line
  * on an engine of its own that starts when all its sequences are there, so that the steps are the
  * same in every run.
@@ -21,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/threads.h"
@@ -43,7 +47,7 @@ struct bench {
     struct engine *engine;
     struct engine_config config;
     int32_t threads;
-    bool csv, once;
+    bool csv, once, cpu_time;
     char **words;
     int word_count;
     double flops, read_bytes; /* the machine's limits, per second */
@@ -67,6 +71,16 @@ static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static int64_t now_us(const struct bench *bench)
+{
+    if (!bench->cpu_time) {
+        return clock_now_us(NULL);
+    }
+    struct timespec time;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
 static double median(double *values, int count)
@@ -93,9 +107,9 @@ static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *
 {
     double rounds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
-        int64_t from = clock_now_us(NULL);
+        int64_t from = now_us(bench);
         threads_run(threads, bench->threads, fn, bench);
-        rounds[i] = (double)(clock_now_us(NULL) - from) * 1e-6;
+        rounds[i] = (double)(now_us(bench) - from) * 1e-6;
     }
     return median(rounds, ROUNDS);
 }
@@ -196,6 +210,19 @@ static double run_once(struct bench *bench, const struct shape *shape)
     return first_end <= from ? 0 : tokens * 1e6 / (double)(to - from);
 }
 
+/* The same of one sequence in processor time; a prompt of one token is the first step. */
+static double run_cpu_time(struct bench *bench, const struct shape *shape)
+{
+    struct plan_item item;
+    struct plan_step step;
+    int64_t from = now_us(bench);
+    struct job *job = start(bench, shape, &item, &step);
+    engine_wait(bench->engine, job);
+    int64_t spent = now_us(bench) - from;
+    engine_release(bench->engine, job);
+    return (shape->tokens == 0 ? shape->prompt : shape->tokens) * 1e6 / (double)spent;
+}
+
 /* What the machine allows at most: the slower of multiplying and reading. */
 static double limit_of(const struct bench *bench, const struct shape *shape)
 {
@@ -228,14 +255,15 @@ static void report(
 {
     char name[32];
     (void)snprintf(name, sizeof name, "%s-%d", kind, variant);
-    if (!wanted(bench, name) ||
+    bool unclear = bench->cpu_time && shape->tokens > 0 && shape->prompt > 1;
+    if (!wanted(bench, name) || unclear ||
         shape->prompt + shape->tokens > engine_model(bench->engine)->context) {
         return;
     }
     double rounds[ROUNDS];
     int count = bench->once ? 1 : ROUNDS;
     for (int i = 0; i < count; i++) {
-        rounds[i] = run_once(bench, shape);
+        rounds[i] = bench->cpu_time ? run_cpu_time(bench, shape) : run_once(bench, shape);
     }
     double rate = median(rounds, count);
     if (bench->once) {
@@ -319,6 +347,9 @@ static bool parse(struct bench *bench, int argc, char **argv)
             bench->csv = true;
         } else if (strcmp(argv[i], "--once") == 0) {
             bench->once = bench->config.start_paused = true;
+        } else if (strcmp(argv[i], "--cpu-time") == 0) {
+            bench->cpu_time = true;
+            bench->config.threads = 1;
         } else if (bench->config.model_path == NULL) {
             bench->config.model_path = argv[i];
         } else {
@@ -326,15 +357,16 @@ static bool parse(struct bench *bench, int argc, char **argv)
         }
     }
     bench->threads = bench->config.threads;
-    return bench->config.model_path != NULL && bench->threads >= 1;
+    return bench->config.model_path != NULL && bench->threads >= 1 &&
+           !(bench->cpu_time && (bench->once || bench->threads > 1));
 }
 
 int main(int argc, char **argv)
 {
     static struct bench bench;
     if (!parse(&bench, argc, argv)) {
-        (void)fprintf(
-            stderr, "usage: bench_engine MODEL [--threads N] [--csv] [--once] [word...]\n");
+        (void)fprintf(stderr,
+            "usage: bench_engine MODEL [--threads N] [--csv] [--cpu-time | --once] [word...]\n");
         return 2;
     }
     for (int32_t i = 0; i < PROMPT_MAX; i++) {
