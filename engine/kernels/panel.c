@@ -22,14 +22,16 @@ struct panel_layout panel_layout_of(enum tensor_type type)
         [TENSOR_F32] = {.words = 1},
         [TENSOR_F16] = {.halves = 1},
         [TENSOR_BF16] = {.halves = 1},
-        [TENSOR_Q4_0] = {.halves = 1, .words = 4, .words_at = 2},
-        [TENSOR_Q4_1] = {.halves = 2, .words = 4, .words_at = 4},
-        [TENSOR_Q5_0] = {.halves = 1, .words = 5, .words_at = 2},
-        [TENSOR_Q5_1] = {.halves = 2, .words = 5, .words_at = 4},
-        [TENSOR_Q8_0] = {.halves = 1, .words = 8, .words_at = 2},
-        [TENSOR_Q4_K] = {.halves = 2, .words = 35, .words_at = 4},
-        [TENSOR_Q5_K] = {.halves = 2, .words = 43, .words_at = 4},
-        [TENSOR_Q6_K] = {.halves = 1, .words = 52, .halves_at = 208},
+        [TENSOR_Q4_0] = {1, 4, .words_at = 2, .turned_to = 4, .turned = 0x88888888},
+        [TENSOR_Q4_1] = {2, 4, .words_at = 4, .turned_to = 4, .turned = 0x88888888},
+        /* The fifth bits are a word of their own. */
+        [TENSOR_Q5_0] = {1, 5, .words_at = 2, .turned_to = 1, .turned = 0xffffffff},
+        [TENSOR_Q5_1] = {2, 5, .words_at = 4, .turned_to = 1, .turned = 0xffffffff},
+        [TENSOR_Q8_0] = {1, 8, .words_at = 2},
+        /* Three words of scales, eight of fifth bits, nibbles; top bits of Q6_K are pairs. */
+        [TENSOR_Q4_K] = {2, 35, 0, 4, .turned_from = 3, .turned_to = 35, .turned = 0x88888888},
+        [TENSOR_Q5_K] = {2, 43, 0, 4, .turned_from = 3, .turned_to = 11, .turned = 0xffffffff},
+        [TENSOR_Q6_K] = {1, 52, 208, 0, .turned_from = 32, .turned_to = 48, .turned = 0xaaaaaaaa},
     };
     ASSERT((unsigned)type < TENSOR_TYPE_COUNT);
     return layouts[type];
@@ -50,6 +52,11 @@ size_t panel_bytes(enum tensor_type type, int32_t inputs)
     return bytes;
 }
 
+static uint32_t turned_bits(const struct panel_layout *layout, int32_t word)
+{
+    return word >= layout->turned_from && word < layout->turned_to ? layout->turned : 0;
+}
+
 /* One block of one output into lane `lane` of its place in the panel. */
 static void scatter_block(
     const struct panel_layout *layout, const unsigned char *block, unsigned char *to, int32_t lane)
@@ -60,7 +67,10 @@ static void scatter_block(
         memcpy(halves + i * 2 * PANEL_OUTPUTS, block + layout->halves_at + 2 * i, 2);
     }
     for (int32_t i = 0; i < layout->words; i++) {
-        memcpy(words + i * 4 * PANEL_OUTPUTS, block + layout->words_at + 4 * i, 4);
+        uint32_t word;
+        memcpy(&word, block + layout->words_at + 4 * i, 4);
+        word ^= turned_bits(layout, i);
+        memcpy(words + i * 4 * PANEL_OUTPUTS, &word, 4);
     }
 }
 
@@ -73,7 +83,10 @@ static void gather_block(const struct panel_layout *layout, const unsigned char 
         memcpy(block + layout->halves_at + 2 * i, halves + i * 2 * PANEL_OUTPUTS, 2);
     }
     for (int32_t i = 0; i < layout->words; i++) {
-        memcpy(block + layout->words_at + 4 * i, words + i * 4 * PANEL_OUTPUTS, 4);
+        uint32_t word;
+        memcpy(&word, words + i * 4 * PANEL_OUTPUTS, 4);
+        word ^= turned_bits(layout, i);
+        memcpy(block + layout->words_at + 4 * i, &word, 4);
     }
 }
 

@@ -10,8 +10,8 @@
  *     [words ][16 outputs] u32      the words, in the order of the file's block
  *
  * F32 is one word and no halves per "block" of one number, F16 and BF16 one half and no words. So
- * packing is a transposition that knows no format, and a vector of 8 (16) lanes reads one word of
- * 8 (16) outputs.
+ * packing is a transposition that knows no format, beyond a few bits that are turned over, and a
+ * vector of 8 (16) lanes reads one word of 8 (16) outputs.
  */
 #ifndef ENGINE_KERNELS_PANEL_H
 #define ENGINE_KERNELS_PANEL_H
@@ -22,6 +22,10 @@
 struct panel_layout {
     int32_t halves, words;
     int32_t halves_at, words_at; /* byte offsets in the file's block */
+    /* Words [turned_from, turned_to) have the bits of `turned` turned over in a panel. They are the
+     * top bits of unsigned quants: so these become signed, less the middle of their range. */
+    int32_t turned_from, turned_to;
+    uint32_t turned;
 };
 
 struct panel_layout panel_layout_of(enum tensor_type type);

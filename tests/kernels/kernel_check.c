@@ -104,7 +104,8 @@ void check_random_blocks(
             put_half(out, half_to_bf16(value));
         } else {
             for (int32_t h = 0; h < layout.halves; h++) {
-                const float scale = check_random_float(random, -0.1f, 0.1f);
+                const float limit = tensor_type_block(type) == 256 ? 0.05f / 63 : 0.05f;
+                const float scale = check_random_float(random, -limit, limit);
                 put_half(out + layout.halves_at + 2 * h, half_to_f16(scale));
             }
         }

@@ -28,7 +28,8 @@ void check_random_floats(struct check_random *random, float *out, size_t count);
 void *check_alloc(size_t bytes, size_t skew);
 void check_free(void *memory);
 
-/* `count` numbers in `type`, a multiple of the block: any quants, scales of all signs, finite. */
+/* `count` numbers in `type`, a multiple of the block: any quants, scales of all signs, finite.
+ * All weights are below 1, as those of real models are: kernels promise exact weights there. */
 void check_random_blocks(
     struct check_random *random, enum tensor_type type, size_t count, unsigned char *out);
 

@@ -4,8 +4,11 @@
  *
  * Method: random shapes, formats and rungs.
  *   exact weights   rows of x with a single one pick single weights, which must be equal
- *   rounding        |y - ref| <= gamma_(n+1) sum |x_i w_i|: n products and sums, and the rounding
- *                   of the reference itself
+ *   rounding        |y - ref| <= gamma_(n+2) sum |x_i| s_i: n products and sums, a scale or minimum
+ *                   and the rounding of the reference itself. s_i is |w_i|; but a format with
+ *                   minima may sum a c x and b x apart, where w = a c + b: |a c| + |b| is at
+ *                   most |w| + 2 |b|, and b at most the greatest |w| of its block, since b lies
+ *                   between weights of a block that has integers c of both signs
  *   same bits       each row alone, in groups of every size 1 to 64, split by rows and by panels,
  *                   and shared out among threads
  */
@@ -83,20 +86,35 @@ static void weights_of(const struct linear_case *c, int32_t output, float *out)
     tensor_type_unpack(c->type, c->file + (size_t)output * row_bytes, (size_t)c->inputs, out);
 }
 
+/* s_i of the rounding bound. */
+static void sizes_of(const struct linear_case *c, const float *w, float *out)
+{
+    const bool has_minima = c->type == TENSOR_Q4_1 || c->type == TENSOR_Q5_1 ||
+                            c->type == TENSOR_Q4_K || c->type == TENSOR_Q5_K;
+    for (int32_t i = 0; i < c->inputs; i++) {
+        float greatest = 0;
+        for (int32_t k = i / 32 * 32; has_minima && k < i / 32 * 32 + 32; k++) {
+            greatest = fmaxf(greatest, fabsf(w[k]));
+        }
+        out[i] = fabsf(w[i]) + 2 * greatest;
+    }
+}
+
 static void check_against_sums(const struct linear_case *c)
 {
     float *w = check_alloc((size_t)c->inputs * sizeof(float), 0);
-    const double gamma = check_gamma(c->inputs + 1);
+    float *sizes = check_alloc((size_t)c->inputs * sizeof(float), 0);
+    const double gamma = check_gamma(c->inputs + 2);
     for (int32_t o = 0; o < c->outputs; o++) {
         weights_of(c, o, w);
+        sizes_of(c, w, sizes);
         for (int32_t r = 0; r < c->rows; r++) {
             const float *x = c->x + (size_t)r * c->x_stride;
             double sum = 0;
             double size = 0;
             for (int32_t i = 0; i < c->inputs; i++) {
-                const double product = (double)x[i] * (double)w[i];
-                sum += product;
-                size += fabs(product);
+                sum += (double)x[i] * (double)w[i];
+                size += fabs((double)x[i]) * (double)sizes[i];
             }
             const double have = (double)c->y[(size_t)r * c->y_stride + (size_t)o];
             if (!(fabs(have - sum) <= gamma * size)) {
@@ -113,6 +131,7 @@ static void check_against_sums(const struct linear_case *c)
         }
     }
     check_free(w);
+    check_free(sizes);
 }
 
 static void every_rung_is_within_rounding(void **state)
@@ -251,17 +270,30 @@ static void bits_do_not_depend_on_company(void **state)
     threads_close(threads);
 }
 
-/* Two blocks of rows and a long row: past every constant of the blocking. */
+/* Two blocks of rows and long rows: past every constant of the blocking. */
 static void many_rows_and_long_rows(void **state)
 {
+    static const struct {
+        enum tensor_type type;
+        int32_t outputs, inputs, rows;
+    } shapes[] = {
+        {TENSOR_Q8_0, 33, 1536, 251},
+        {TENSOR_Q4_1, 17, 32768 + 96, 2},
+        {TENSOR_Q6_K, 17, 32768 + 256, 2},
+        {TENSOR_F16, 17, 32768 + 1, 2},
+    };
     (void)state;
     struct check_random random = check_random_open();
     for (const char *const *name = kernels_available(); *name != NULL; name++) {
         const struct kernels kernels = check_rung(*name);
-        struct linear_case c = open_case(&random, &kernels, TENSOR_Q8_0, 33, 1536, 251);
-        kernels.linear(&c.packed, &c.activation, 0, 251, 0, c.packed.panels, c.y, c.y_stride);
-        check_against_sums(&c);
-        close_case(&c);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const int32_t rows = shapes[i].rows;
+            struct linear_case c = open_case(
+                &random, &kernels, shapes[i].type, shapes[i].outputs, shapes[i].inputs, rows);
+            kernels.linear(&c.packed, &c.activation, 0, rows, 0, c.packed.panels, c.y, c.y_stride);
+            check_against_sums(&c);
+            close_case(&c);
+        }
     }
 }
 

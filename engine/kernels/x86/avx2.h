@@ -25,6 +25,12 @@ struct tile_job {
     bool resume;   /* add to what y holds instead of zero */
     int32_t chain; /* k's of one chain, whose sum is then added to y; 0 = a single chain, which with
                       `resume` begins at y */
+    /* Tiles of block formats hold the integers c of weights a c + b, and a chain is one over which
+     * a and b hold (panel_avx2.h): y += a (sum of the chain) + b (sum of its x). a and b are
+     * [chains][16]; a NULL: a plain tile; b NULL: no second term. One panel only. */
+    const float *a, *b;
+    const float *x_sums;  /* sums of x, chain after chain; with b */
+    size_t x_sums_stride; /* floats from row to row */
     /* Memory wanted next: fetched into the L2 cache, evenly over the run. May be 0 bytes. */
     const unsigned char *ahead;
     size_t ahead_bytes;
@@ -32,10 +38,19 @@ struct tile_job {
 
 void tile_avx2(const struct tile_job *job, int32_t rows, int32_t panels);
 
-/* Numbers [from, from + count) of all outputs of a panel, exactly: tile[count][16]. from and count
- * are multiples of 32 for the block formats. */
-void unpack_avx2(
-    enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count, float *tile);
+/* A piece of a panel as tile_avx2 takes it. */
+struct unpacked {
+    float *tile;  /* [count][16] */
+    float *a, *b; /* [count / chain][16]; of block formats */
+};
+
+/* Numbers [from, from + count) of all outputs of a panel, exactly. from and count are multiples of
+ * 32 for the block formats. */
+void unpack_avx2(enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count,
+    const struct unpacked *out);
+/* Inputs of one chain of sums of a type. */
+int32_t unpack_avx2_chain(enum tensor_type type);
+bool unpack_avx2_has_minima(enum tensor_type type);
 
 /* y[r][16 p + o] = sum over inputs of x[r][i] * w[p][o][i] for 1 to FEW_ROWS rows, by the same
  * chains of FMAs as tile_avx2, straight from consecutive panels. */
@@ -45,8 +60,11 @@ struct few_job {
     int32_t inputs;
     const unsigned char *panel; /* the first */
     size_t panel_bytes;
+    const float *x_sums; /* of each row and 32 inputs; only for formats with minima */
+    size_t x_sums_stride;
     float *y; /* whole panels are written */
     size_t y_stride;
+    bool resume; /* add to what y holds instead of zero */
 };
 
 enum {

@@ -1,11 +1,13 @@
 /*
- * Products of one to four rows, straight from the panels: decoding. Weights become floats in
- * registers, are used for the rows at hand and dropped; nothing is written but the sums.
+ * Products of one to four rows, straight from the panels: decoding. Weights
+ * become floats in registers, are used for the rows at hand and dropped;
+ * nothing is written but the sums.
  *
- * The limit is the two FMA ports (convert, scale, multiply) beside memory. A sum is a chain of
- * FMAs, so at least four chains must be under way to hide its latency: two panels are walked side
- * by side for one or two rows, one for three or four. Each panel is its own stream of cache lines,
- * asked for ahead of use.
+ * A sum is a chain of FMAs, so at least four chains must be under way to hide its latency: four
+ * panels are walked side by side for one row, two for two rows, one for three or four. Each is its
+ * own stream of cache lines, asked for ahead of use. For one row memory is the limit, and lines are
+ * asked for one by one: a burst would fill the buffers of the first-level cache, and loads
+ * would wait. For more rows arithmetic is, which a burst disturbs less.
  */
 #include <immintrin.h>
 #include "engine/base/assert.h"
@@ -15,13 +17,14 @@
 
 enum {
     ROWS_MAX = 4,
-    PANELS_MAX = 2,
+    PANELS_MAX = 4,
     VECTORS_MAX = 2 * PANELS_MAX,
-    AHEAD_BYTES = 1024, /* prefetched before use */
+    AHEAD_BYTES = 2048, /* prefetched before use */
+    SUB_QUADS = 2 * PART_QUADS,
 };
 
-/* Asks for bytes [at, at + count) of each panel's stream, AHEAD_BYTES later. Past a panel's end
- * comes the panel that follows the last of this step. */
+/* Asks for bytes [at, at + count) of each panel's stream, AHEAD_BYTES later.
+ * Past a panel's end comes the panel that follows the last of this step. */
 ALWAYS_INLINE void prefetch(const struct few_job *job, int panels, size_t at, size_t count)
 {
     const size_t ahead = at + AHEAD_BYTES;
@@ -35,52 +38,118 @@ ALWAYS_INLINE void prefetch(const struct few_job *job, int panels, size_t at, si
     }
 }
 
-/* Four inputs of one quad of each vector. */
-ALWAYS_INLINE void add_quad(enum tensor_type type, const float *const x[ROWS_MAX], size_t input,
-    const int rows, const int vectors, const __m256i q[VECTORS_MAX],
-    const struct affine f[VECTORS_MAX], __m256 sums[ROWS_MAX][VECTORS_MAX])
+/* Four inputs of one quad of each vector. A single row keeps its four inputs in
+ * registers, so that one vector after another can be converted; several rows
+ * take one input after another. */
+ALWAYS_INLINE void add_quad(enum tensor_type type, const struct sub_block at[VECTORS_MAX], int part,
+    int quad, const float *const x[ROWS_MAX], size_t input, const int rows, const int vectors,
+    __m256 sums[ROWS_MAX][VECTORS_MAX])
 {
+    if (rows == 1) {
+        __m256 ones[QUAD];
+        UNROLL
+        for (int i = 0; i < QUAD; i++) {
+            ones[i] = _mm256_broadcast_ss(x[0] + input + i);
+        }
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            const __m256i q = panel_quad(type, &at[v], part, quad);
+            UNROLL
+            for (int i = 0; i < QUAD; i++) {
+                sums[0][v] = _mm256_fmadd_ps(ones[i], panel_number(q, i), sums[0][v]);
+            }
+        }
+        return;
+    }
+    __m256i q[VECTORS_MAX];
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        q[v] = panel_quad(type, &at[v], part, quad);
+    }
     UNROLL
     for (int i = 0; i < QUAD; i++) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const __m256 w = panel_weight(type, q[v], i, &f[v]);
+            const __m256 c = panel_number(q[v], i);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const __m256 one = _mm256_broadcast_ss(x[r] + input + i);
-                sums[r][v] = _mm256_fmadd_ps(one, w, sums[r][v]);
+                sums[r][v] = _mm256_fmadd_ps(one, c, sums[r][v]);
             }
+        }
+    }
+}
+
+ALWAYS_INLINE void clear(const int rows, const int vectors, __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sums[r][v] = _mm256_setzero_ps();
+        }
+    }
+}
+
+/* What y holds before the chain that begins at `input`. */
+ALWAYS_INLINE __m256 sum_so_far(const struct few_job *job, const float *y, size_t input)
+{
+    return input > 0 || job->resume ? _mm256_loadu_ps(y) : _mm256_setzero_ps();
+}
+
+/* y += a sum(c x) + b sum(x) at the end of the chain that began at `input`. */
+ALWAYS_INLINE void put_chain(enum tensor_type type, const struct few_job *job, const int rows,
+    const int vectors, const struct sub_block at[VECTORS_MAX], int part, size_t input,
+    __m256 sums[ROWS_MAX][VECTORS_MAX])
+{
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        const struct affine f = panel_affine(type, &at[v], part);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            float *y = job->y + (size_t)r * job->y_stride + 8 * v;
+            __m256 sum = sum_so_far(job, y, input);
+            if (panel_has_minima(type)) {
+                const float *x_sums = job->x_sums + (size_t)r * job->x_sums_stride;
+                sum = _mm256_fmadd_ps(f.b, _mm256_broadcast_ss(x_sums + input / SUB_BLOCK), sum);
+            }
+            _mm256_storeu_ps(y, _mm256_fmadd_ps(f.a, sums[r][v], sum));
         }
     }
 }
 
 /* One sub-block of 32 inputs from `input` on. */
 ALWAYS_INLINE void add_sub_block(enum tensor_type type, const struct few_job *job,
-    const float *const x[ROWS_MAX], const int rows, const int vectors, size_t input,
-    __m256 sums[ROWS_MAX][VECTORS_MAX])
+    const float *const x[ROWS_MAX], const int rows, const int vectors, size_t input)
 {
+    const size_t sub_bytes = panel_block_bytes(type) / (panel_is_k(type) ? SUPER_SUBS : 1);
+    const size_t sub_at = input / SUB_BLOCK * sub_bytes;
+    if (rows > 1) {
+        prefetch(job, vectors / 2, sub_at, sub_bytes);
+    }
     struct sub_block at[VECTORS_MAX];
     UNROLL
     for (int v = 0; v < vectors; v++) {
         const unsigned char *panel = job->panel + (size_t)(v / 2) * job->panel_bytes;
         at[v] = panel_sub_block(type, panel, (int32_t)(input / SUB_BLOCK), v % 2);
     }
+    __m256 sums[ROWS_MAX][VECTORS_MAX];
+    clear(rows, vectors, sums);
     UNROLL
     for (int part = 0; part < 2; part++) {
-        struct affine f[VECTORS_MAX];
-        UNROLL
-        for (int v = 0; v < vectors; v++) {
-            f[v] = panel_affine(type, &at[v], part);
-        }
         NO_UNROLL
         for (int quad = 0; quad < PART_QUADS; quad++) {
-            __m256i q[VECTORS_MAX];
-            UNROLL
-            for (int v = 0; v < vectors; v++) {
-                q[v] = panel_quad(type, &at[v], part, quad);
+            if (rows == 1) {
+                const size_t whole = (size_t)(part * PART_QUADS + quad);
+                prefetch(job, vectors / 2, sub_at + whole * (sub_bytes / SUB_QUADS), 1);
             }
-            add_quad(type, x, input + (size_t)((part * PART_QUADS + quad) * QUAD), rows, vectors, q,
-                f, sums);
+            const size_t first = input + (size_t)((part * PART_QUADS + quad) * QUAD);
+            add_quad(type, at, part, quad, x, first, rows, vectors, sums);
+        }
+        if (part == 1 || panel_chain(type) < SUB_BLOCK) {
+            const size_t from = part == 1 && panel_chain(type) < SUB_BLOCK ? input + 16 : input;
+            put_chain(type, job, rows, vectors, at, part, from, sums);
+            clear(rows, vectors, sums);
         }
     }
 }
@@ -101,67 +170,48 @@ ALWAYS_INLINE void add_float(enum tensor_type type, const struct few_job *job,
     }
 }
 
-/* Adds inputs [from, to) of float panels. */
+/* One chain of float panels: inputs [from, to). */
 ALWAYS_INLINE void add_floats(enum tensor_type type, const struct few_job *job,
-    const float *const x[ROWS_MAX], const int rows, const int panels, size_t from, size_t to,
-    __m256 sums[ROWS_MAX][VECTORS_MAX])
+    const float *const x[ROWS_MAX], const int rows, const int panels, size_t from, size_t to)
 {
     const size_t number_bytes = type == TENSOR_F32 ? WORD_BYTES : F16_BYTES;
     const size_t line_inputs = 64 / number_bytes;
+    const int vectors = 2 * panels;
+    __m256 sums[ROWS_MAX][VECTORS_MAX];
+    clear(rows, vectors, sums);
     for (size_t input = from; input < to; input++) {
         if (input % line_inputs == 0) {
             prefetch(job, panels, input * number_bytes, 64);
         }
-        add_float(type, job, x, rows, 2 * panels, input, sums);
+        add_float(type, job, x, rows, vectors, input, sums);
     }
-}
-
-ALWAYS_INLINE void add_blocks(enum tensor_type type, const struct few_job *job,
-    const float *const x[ROWS_MAX], const int rows, const int panels, size_t from, size_t to,
-    __m256 sums[ROWS_MAX][VECTORS_MAX])
-{
-    const size_t sub_bytes = panel_block_bytes(type) / (panel_is_k(type) ? SUPER_SUBS : 1);
-    for (size_t input = from; input < to; input += SUB_BLOCK) {
-        prefetch(job, panels, input / SUB_BLOCK * sub_bytes, sub_bytes);
-        add_sub_block(type, job, x, rows, 2 * panels, input, sums);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            float *y = job->y + (size_t)r * job->y_stride + 8 * v;
+            _mm256_storeu_ps(y, _mm256_add_ps(sum_so_far(job, y, from), sums[r][v]));
+        }
     }
 }
 
 ALWAYS_INLINE void run(
     enum tensor_type type, const struct few_job *job, const int rows, const int panels)
 {
-    const int vectors = 2 * panels;
     const float *x[ROWS_MAX];
     UNROLL
     for (int r = 0; r < rows; r++) {
         x[r] = job->x + (size_t)r * job->x_stride;
     }
     const size_t inputs = (size_t)job->inputs;
-    for (size_t from = 0; from < inputs; from += CHAIN_INPUTS) {
-        const size_t to = MIN(inputs, from + CHAIN_INPUTS);
-        __m256 sums[ROWS_MAX][VECTORS_MAX];
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            UNROLL
-            for (int v = 0; v < vectors; v++) {
-                sums[r][v] = _mm256_setzero_ps();
-            }
+    if (panel_is_float(type)) {
+        for (size_t from = 0; from < inputs; from += CHAIN_INPUTS) {
+            add_floats(type, job, x, rows, panels, from, MIN(inputs, from + CHAIN_INPUTS));
         }
-        if (panel_is_float(type)) {
-            add_floats(type, job, x, rows, panels, from, to, sums);
-        } else {
-            add_blocks(type, job, x, rows, panels, from, to, sums);
-        }
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            float *y = job->y + (size_t)r * job->y_stride;
-            UNROLL
-            for (int v = 0; v < vectors; v++) {
-                const __m256 sum =
-                    from > 0 ? _mm256_add_ps(_mm256_loadu_ps(y + 8 * v), sums[r][v]) : sums[r][v];
-                _mm256_storeu_ps(y + 8 * v, sum);
-            }
-        }
+        return;
+    }
+    for (size_t input = 0; input < inputs; input += SUB_BLOCK) {
+        add_sub_block(type, job, x, rows, 2 * panels, input);
     }
 }
 
@@ -169,6 +219,7 @@ ALWAYS_INLINE void run(
 #define FEW_MAP(X, type)                                                                           \
     X(type, 1, 1)                                                                                  \
     X(type, 1, 2)                                                                                  \
+    X(type, 1, 4)                                                                                  \
     X(type, 2, 1)                                                                                  \
     X(type, 2, 2)                                                                                  \
     X(type, 3, 1)                                                                                  \
@@ -188,11 +239,12 @@ int32_t few_avx2(enum tensor_type type, const struct few_job *job, int32_t rows,
     typedef void few_fn(const struct few_job *job);
 #define ENTRY(type, rows, panels) [rows][panels] = few_##type##_##rows##_##panels,
 #define X(type, word, id, block, bytes) [TENSOR_##type] = {FEW_MAP(ENTRY, type)},
-    static few_fn *const table[TENSOR_TYPE_COUNT][ROWS_MAX + 1][3] = {TENSOR_TYPE_MAP(X)};
+    static few_fn *const table[TENSOR_TYPE_COUNT][ROWS_MAX + 1][PANELS_MAX + 1] = {
+        TENSOR_TYPE_MAP(X)};
 #undef X
 #undef ENTRY
     ASSERT(rows >= 1 && rows <= ROWS_MAX && panels >= 1);
-    const int32_t taken = rows <= 2 && panels >= 2 ? 2 : 1;
+    const int32_t taken = rows == 1 && panels >= 4 ? 4 : rows <= 2 && panels >= 2 ? 2 : 1;
     table[type][rows][taken](job);
     return taken;
 }

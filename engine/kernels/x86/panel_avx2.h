@@ -3,19 +3,24 @@
  * unpacks panels (unpack_avx2.c) and the one that multiplies straight from them (few_avx2.c).
  * Every function is inlined with a constant type.
  *
- * Block formats are read as quads: 32-bit words of four unsigned quants q, of four consecutive
- * inputs, one word per output and lane (panel.h). A format's own work is to bring each word to
- * four clean bytes and to find the two floats a and b with
+ * A weight of a block format is a c + b: c is a small integer in the middle of its range
+ * (-8..7 for four bits), and a and b hold for a whole chain of 32 inputs (Q6_K: of 16). Products
+ * are therefore summed as integers c first, one FMA a weight, and a and b come in once a chain:
  *
- *     weight = a q + b,   rounded once.
+ *     y += a sum(c x) + b sum(x)        (b is 0 for formats without minima)
  *
- * That single rounding by FMA is exact to the format's definition: a q has at most 11 (f16) + 6
- * (scale) + 6 (quant) bits and so is exact in float, whether the format then adds a minimum
- * (one rounding in both) or subtracts a whole offset first (no rounding at all). The bytes of a
- * word are not shifted down: byte i gives q 2^(8 i), exact too, and takes a 2^(-8 i).
+ * Formats whose q is unsigned have b = minimum + a * middle. That sum is exact as long as it is
+ * below 1, since all f16 numbers are multiples of 2^-24: so are the weights of real models. Summing
+ * c instead of q halves the products, and so their rounding.
  *
- * All block formats are walked in sub-blocks of 32 inputs, of eight quads in two parts; a and b
- * hold for a part. `half` chooses the outputs: 0 the first eight, 1 the others.
+ * Block formats are read as quads: 32-bit words of four c, of four consecutive inputs, one word per
+ * output and lane (panel.h, whose turned bits make quants signed). A format's own work is to bring
+ * each word to four signed bytes with c in their top bits. One byte shuffle then puts a byte at the
+ * top of an integer, zeros below, for the conversion to float: c 2^s, the same power of two for all
+ * four, which a makes good.
+ *
+ * All block formats are walked in sub-blocks of 32 inputs, of eight quads in two parts.
+ * `half` chooses the outputs: 0 the first eight, 1 the others.
  */
 #ifndef ENGINE_KERNELS_X86_PANEL_AVX2_H
 #define ENGINE_KERNELS_X86_PANEL_AVX2_H
@@ -33,10 +38,9 @@ enum {
     WORD_BYTES = 4 * PANEL_OUTPUTS, /* one word of each output */
 };
 
-/* a scaled for each byte of a word. */
+/* weight = a c + b, a divided by the power of two that panel_number multiplies c by. */
 struct affine {
-    __m256 a[QUAD];
-    __m256 b;
+    __m256 a, b;
 };
 
 /* One half of one sub-block: its block's f16 numbers and words, and its number in the block. */
@@ -109,23 +113,36 @@ ALWAYS_INLINE __m256i shifted_right(__m256i v, int by)
 
 /* ---- a and b -------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE struct affine affine_of(__m256 a, __m256 b)
+/* Bits of a c. */
+ALWAYS_INLINE int panel_bits(enum tensor_type type)
 {
-    return (struct affine){
-        {
-            a,
-            _mm256_mul_ps(a, _mm256_set1_ps(0x1p-8f)),
-            _mm256_mul_ps(a, _mm256_set1_ps(0x1p-16f)),
-            _mm256_mul_ps(a, _mm256_set1_ps(0x1p-24f)),
-        },
-        b,
-    };
+    return type == TENSOR_Q8_0                                                 ? 8
+           : type == TENSOR_Q6_K                                               ? 6
+           : type == TENSOR_Q5_0 || type == TENSOR_Q5_1 || type == TENSOR_Q5_K ? 5
+                                                                               : 4;
 }
 
-/* Weights a (q - offset). */
-ALWAYS_INLINE struct affine affine_offset(__m256 a, float offset)
+/* Whether b is not zero. */
+ALWAYS_INLINE bool panel_has_minima(enum tensor_type type)
 {
-    return affine_of(a, _mm256_mul_ps(a, _mm256_set1_ps(-offset)));
+    return type == TENSOR_Q4_1 || type == TENSOR_Q5_1 || type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+}
+
+/* Inputs for which a and b hold. */
+ALWAYS_INLINE int panel_chain(enum tensor_type type)
+{
+    return type == TENSOR_Q6_K ? SUB_BLOCK / 2 : SUB_BLOCK;
+}
+
+ALWAYS_INLINE struct affine affine_of(enum tensor_type type, __m256 a, __m256 minimum)
+{
+    const int bits = panel_bits(type);
+    const float middle = (float)(1 << (bits - 1));
+    const float unit = 1.0f / (float)(1u << (32 - bits));
+    return (struct affine){
+        _mm256_mul_ps(a, _mm256_set1_ps(unit)),
+        _mm256_fmadd_ps(a, _mm256_set1_ps(middle), minimum),
+    };
 }
 
 ALWAYS_INLINE __m256 byte_of_word(__m256i v, int i)
@@ -133,8 +150,8 @@ ALWAYS_INLINE __m256 byte_of_word(__m256i v, int i)
     return _mm256_cvtepi32_ps(_mm256_and_si256(shifted_right(v, 8 * i), _mm256_set1_epi32(0xff)));
 }
 
-/* a = d s, b = -(d_min m); the 12 bytes of 6-bit s and m are three words (see tensor_type.c). */
-ALWAYS_INLINE struct affine affine_k(const struct sub_block *at)
+/* a = d s, minimum = -(d_min m); the 12 bytes of 6-bit s and m are three words (tensor_type.c). */
+ALWAYS_INLINE struct affine affine_k(enum tensor_type type, const struct sub_block *at)
 {
     const __m256i w0 = panel_word(at->words, 0);
     const __m256i w1 = panel_word(at->words, 1);
@@ -149,37 +166,36 @@ ALWAYS_INLINE struct affine affine_k(const struct sub_block *at)
     }
     const __m256 a = _mm256_mul_ps(panel_f16(at->f16), byte_of_word(s, at->sub % 4));
     const __m256 b = _mm256_mul_ps(panel_f16(at->f16 + F16_BYTES), byte_of_word(m, at->sub % 4));
-    return affine_of(a, _mm256_xor_ps(b, _mm256_set1_ps(-0.0f)));
+    return affine_of(type, a, _mm256_xor_ps(b, _mm256_set1_ps(-0.0f)));
 }
 
 /* Q6_K has an int8 scale for each 16 numbers, after 48 words of quants. */
-ALWAYS_INLINE struct affine affine_q6_k(const struct sub_block *at, int part)
+ALWAYS_INLINE __m256 scale_q6_k(const struct sub_block *at, int part)
 {
     const __m256i scales = panel_word(at->words, 48 + at->sub / 2);
     const __m256i up = shifted_right(scales, -(24 - 8 * (at->sub % 2 * 2 + part)));
     const __m256 scale = _mm256_cvtepi32_ps(_mm256_srai_epi32(up, 24));
-    return affine_offset(_mm256_mul_ps(panel_f16(at->f16), scale), 32);
+    return _mm256_mul_ps(panel_f16(at->f16), scale);
 }
 
+/* b is of use only where panel_has_minima. */
 ALWAYS_INLINE struct affine panel_affine(
     enum tensor_type type, const struct sub_block *at, int part)
 {
     if (type == TENSOR_Q6_K) {
-        return affine_q6_k(at, part);
+        return affine_of(type, scale_q6_k(at, part), _mm256_setzero_ps());
     }
     if (panel_is_k(type)) {
-        return affine_k(at);
+        return affine_k(type, at);
     }
-    const __m256 d = panel_f16(at->f16);
-    if (type == TENSOR_Q4_1 || type == TENSOR_Q5_1) {
-        return affine_of(d, panel_f16(at->f16 + F16_BYTES));
-    }
-    return affine_offset(d, type == TENSOR_Q4_0 ? 8 : type == TENSOR_Q5_0 ? 16 : 128);
+    const __m256 minimum =
+        panel_has_minima(type) ? panel_f16(at->f16 + F16_BYTES) : _mm256_setzero_ps();
+    return affine_of(type, panel_f16(at->f16), minimum);
 }
 
-/* ---- q -------------------------------------------------------------------------------------- */
+/* ---- c -------------------------------------------------------------------------------------- */
 
-/* Fifth bits of quad `quad`, at bit 4 of the four bytes: the byte of the word of 32 bits that has
+/* Fifth bits of quad `quad`, at bit 7 of the four bytes: the byte of the word of 32 bits that has
  * them is spread over the lane, and each byte keeps its own bit. */
 ALWAYS_INLINE __m256i fifth_bits(__m256i high, int quad)
 {
@@ -189,14 +205,17 @@ ALWAYS_INLINE __m256i fifth_bits(__m256i high, int quad)
     const __m256i own =
         _mm256_sll_epi32(_mm256_set1_epi32(0x08040201), _mm_cvtsi32_si128(quad % 2 * 4));
     const __m256i bits = _mm256_and_si256(_mm256_shuffle_epi8(high, spread), own);
-    return bytes_and(_mm256_cmpeq_epi8(bits, own), 16);
+    return bytes_and(_mm256_cmpeq_epi8(bits, own), 0x80);
 }
 
-/* Small blocks: low nibbles are the first part, high nibbles the second. */
-ALWAYS_INLINE __m256i nibbles(const unsigned char *words, int part, int quad)
+/* Small blocks: low nibbles are the first part, high nibbles the second. They come to rest with
+ * their top bit at bit `top` of their bytes. */
+ALWAYS_INLINE __m256i nibbles(const unsigned char *words, int part, int quad, int top)
 {
     const __m256i v = panel_word(words, quad);
-    return bytes_and(part == 0 ? v : _mm256_srli_epi32(v, 4), 15);
+    const int up = top - (part == 0 ? 3 : 7);
+    const __m256i there = up >= 0 ? _mm256_slli_epi32(v, up) : _mm256_srli_epi32(v, -up);
+    return bytes_and(there, 15u << (top - 3));
 }
 
 /* Each 8 words hold two sub-blocks, low nibbles first; bit `sub` of each high byte is the fifth. */
@@ -204,12 +223,13 @@ ALWAYS_INLINE __m256i quad_k(enum tensor_type type, const struct sub_block *at, 
 {
     const int first = type == TENSOR_Q4_K ? 3 : 11;
     const __m256i v = panel_word(at->words, first + at->sub / 2 * 8 + quad);
-    const __m256i low = bytes_and(shifted_right(v, at->sub % 2 * 4), 15);
+    const int down = at->sub % 2 * 4;
     if (type == TENSOR_Q4_K) {
-        return low;
+        return bytes_and(shifted_right(v, down - 4), 0xf0);
     }
-    const __m256i high = shifted_right(panel_word(at->words, 3 + quad), at->sub - 4);
-    return _mm256_or_si256(low, bytes_and(high, 16));
+    const __m256i low = bytes_and(shifted_right(v, down - 3), 0x78);
+    const __m256i high = shifted_right(panel_word(at->words, 3 + quad), at->sub - 7);
+    return _mm256_or_si256(low, bytes_and(high, 0x80));
 }
 
 /* 32 words of low nibbles, 16 of bit pairs; the order of numbers is told in tensor_type.c. */
@@ -218,38 +238,36 @@ ALWAYS_INLINE __m256i quad_q6_k(const struct sub_block *at, int quad)
     const int row = at->sub % 4;
     const __m256i v = panel_word(at->words, at->sub / 4 * 16 + row % 2 * 8 + quad);
     const __m256i h = panel_word(at->words, 32 + at->sub / 4 * 8 + quad);
-    const __m256i low = bytes_and(shifted_right(v, row / 2 * 4), 15);
-    return _mm256_or_si256(low, bytes_and(shifted_right(h, row * 2 - 4), 48));
+    const __m256i low = bytes_and(shifted_right(v, row / 2 * 4 - 2), 0x3c);
+    return _mm256_or_si256(low, bytes_and(shifted_right(h, row * 2 - 6), 0xc0));
 }
 
-/* Four clean bytes of inputs 16 part + 4 quad and following. */
+/* Four c, in the top bits of signed bytes, of inputs 16 part + 4 quad and following. */
 ALWAYS_INLINE __m256i panel_quad(
     enum tensor_type type, const struct sub_block *at, int part, int quad)
 {
     const int whole = PART_QUADS * part + quad;
-    if (type == TENSOR_Q8_0) { /* signed: adding 128 makes them unsigned, and b takes it back */
-        return _mm256_xor_si256(panel_word(at->words, whole), _mm256_set1_epi32((int)0x80808080u));
+    if (type == TENSOR_Q8_0) {
+        return panel_word(at->words, whole);
     }
     if (type == TENSOR_Q4_0 || type == TENSOR_Q4_1) {
-        return nibbles(at->words, part, quad);
+        return nibbles(at->words, part, quad, 7);
     }
     if (type == TENSOR_Q5_0 || type == TENSOR_Q5_1) {
-        const __m256i low = nibbles(at->words + WORD_BYTES, part, quad);
+        const __m256i low = nibbles(at->words + WORD_BYTES, part, quad, 6);
         return _mm256_or_si256(low, fifth_bits(panel_word(at->words, 0), whole));
     }
     return type == TENSOR_Q6_K ? quad_q6_k(at, whole) : quad_k(type, at, whole);
 }
 
-/* Weights of byte `i` of a quad. The top byte of a word is not negative as an integer unless q has
- * eight bits: then it is shifted down and takes the unscaled a. */
-ALWAYS_INLINE __m256 panel_weight(
-    enum tensor_type type, __m256i quad, int i, const struct affine *f)
+/* c of byte `i` of a quad, times 2^(32 - panel_bits). */
+ALWAYS_INLINE __m256 panel_number(__m256i quad, int i)
 {
-    if (i == 3 && type == TENSOR_Q8_0) {
-        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(quad, 24)), f->a[0], f->b);
-    }
-    const __m256i byte = _mm256_and_si256(quad, _mm256_set1_epi32((int)(0xffu << (8 * i))));
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(byte), f->a[i], f->b);
+    const int none = 0x808080;
+    const __m256i to_top = _mm256_setr_epi32(none | i << 24, none | (i + 4) << 24,
+        none | (i + 8) << 24, none | (i + 12) << 24, none | i << 24, none | (i + 4) << 24,
+        none | (i + 8) << 24, none | (i + 12) << 24);
+    return _mm256_cvtepi32_ps(_mm256_shuffle_epi8(quad, to_top));
 }
 
 /* ---- plain floats --------------------------------------------------------------------------- */
