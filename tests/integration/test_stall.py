@@ -11,6 +11,7 @@ import sys
 from harness import Server
 
 SECONDS = 1
+TRIES = 4
 
 
 def throughput(port, connections):
@@ -28,14 +29,15 @@ def main():
         sys.exit(77)
     with Server("--log-level", "warn") as server:
         throughput(server.port, 16)
-        base = throughput(server.port, 120)
         for connections in (127, 128, 129, 256, 384, 512):
-            # A busy machine may slow one measurement; a stall slows every one.
-            rates = []
-            while len(rates) < 3 and max(rates, default=0) < base / 2:
-                rates.append(throughput(server.port, connections))
-            print(f"{connections} connections: {max(rates) / base:.2f} of 120's")
-            assert max(rates) >= base / 2, f"stall at {connections} connections: {rates}"
+            # Each try has its own 120 beside it: a busy machine may slow one measurement, a stall
+            # slows every one.
+            ratios = []
+            while len(ratios) < TRIES and max(ratios, default=0) < 0.5:
+                base = throughput(server.port, 120)
+                ratios.append(throughput(server.port, connections) / base)
+            print(f"{connections} connections: {max(ratios):.2f} of 120's")
+            assert max(ratios) >= 0.5, f"stall at {connections} connections: {ratios}"
 
 
 main()

@@ -3,6 +3,7 @@ or the file without a crash.
 
 Method: each run is a process that must end by itself; what it prints is read.
 """
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,10 @@ PATH = str(real.model_path(MODEL))
 
 
 def run(*flags):
-    return subprocess.run([real.BINARY, *flags], capture_output=True, text=True,
+    # The flags alone count: a MAGNETD_MODEL of the caller's would be a model nobody named here.
+    clean = {name: value for name, value in os.environ.items()
+             if not name.startswith("MAGNETD_")}
+    return subprocess.run([real.BINARY, *flags], capture_output=True, text=True, env=clean,
                           timeout=20 * real.SCALE)
 
 
