@@ -42,7 +42,11 @@ def model_path(name):
     return path if path.exists() else None
 
 
-def need_default_model():
+def need_default_model(with_sanitizers=False):
+    """Skips without the model; and under a sanitizer where the tiny one runs the same code."""
+    if SCALE > 1 and not with_sanitizers:
+        print("skipped: a sanitizer makes the default model too slow for this")
+        sys.exit(SKIPPED)
     if model_path("default") is None:
         print("skipped: the default model is not here (deploy/fetch_model.sh)")
         sys.exit(SKIPPED)
