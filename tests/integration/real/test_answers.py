@@ -1,5 +1,5 @@
 """Goal: an answer depends on the request alone, texts of any length and alphabet have one, and what
-is shown of it is whole (cases E1-E9, L1-L10, I2, I4, I5, I8, S5, U1-U4, D1).
+is shown of it is whole (cases E1-E9, L1-L10, I2, I4, I5, I8, M1, S5, U1-U4, D1).
 
 Method: the same question asked alone, in lists, beside others and again; compared byte for byte.
 """
@@ -109,6 +109,13 @@ class Answers(unittest.TestCase):
             for vector, text in zip(floats, packed, strict=True):
                 self.assertEqual(struct.pack(f"<{len(vector)}f", *vector),
                                  base64.b64decode(text, validate=True))
+
+    def test_m1_same_text_same_score(self):
+        body = {"inputs": "fine tea", "labels": ["x", "y"]}
+        alone = self.ok("/classify", body)
+        repeats = 50 if TINY else 2
+        self.assertEqual(self.ok("/classify", {**body, "inputs": ["fine tea"] * repeats}),
+                         [alone] * repeats)
 
     # ---- lengths ----
 
