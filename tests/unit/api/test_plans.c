@@ -1,8 +1,6 @@
 /*
  * Goal: each request becomes the plan the documents describe.
- * Method: a vocabulary whose first 256 tokens are the bytes, so that a plan's prompt can be read as
- * text, with special tokens spelled {B} (begin), {E} (end), {P} {S} {M} (fill-in-the-middle), {R}
- * {F} (repository, file). Then every endpoint with each allocation made to fail.
+ * Method: prompts read as text (plan_rig.h). Then every endpoint with each allocation made to fail.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,119 +13,15 @@
 #include <string.h>
 
 #include "api/infill_reply.h"
-#include "api/routes.h"
-#include "tests/unit/text/text_rig.h"
-
-static const struct special {
-    const char *piece, *shown;
-} SPECIALS[] = {{"<s>", "{B}"}, {"</s>", "{E}"}, {"<fim_prefix>", "{P}"}, {"<fim_suffix>", "{S}"},
-    {"<fim_middle>", "{M}"}, {"<repo_name>", "{R}"}, {"<file_sep>", "{F}"}, {"<|user|>", "{U}"}};
-
-enum { FIRST_SPECIAL = 256, TOKEN_END = 257, TOKEN_NO = 264, CONTEXT = 64 };
-
-struct rig {
-    struct tokenizer *tokenizer;
-    struct model_info model;
-    struct api_limits limits;
-    struct arena arena;
-    struct call call;
-    struct err_info info;
-};
-
-static void rig_open(struct rig *rig, bool adds_bos, bool adds_eos)
-{
-    struct text_rig *text = calloc(1, sizeof(*text));
-    assert_non_null(text);
-    text_rig_bpe(text, "gpt-2");
-    for (size_t i = 0; i < ARRAY_COUNT(SPECIALS); i++) {
-        assert_int_equal(text_rig_add(text, SPECIALS[i].piece, RIG_CONTROL, 0), FIRST_SPECIAL + i);
-    }
-    (void)text_rig_merge(text, "n o", "no"); /* tells "no" from "n/a" */
-    text_rig_u32(text, "tokenizer.ggml.bos_token_id", FIRST_SPECIAL);
-    text_rig_u32(text, "tokenizer.ggml.eos_token_id", TOKEN_END);
-    text_rig_bool(text, "tokenizer.ggml.add_bos_token", adds_bos);
-    text_rig_bool(text, "tokenizer.ggml.add_eos_token", adds_eos);
-    memset(rig, 0, sizeof(*rig));
-    rig->tokenizer = text_rig_open(text);
-    free(text);
-    rig->model = (struct model_info){.name = "m",
-        .hidden = 8,
-        .context = CONTEXT,
-        .embed_attention = ATTENTION_BIDIRECTIONAL,
-        .embed_pooling = POOLING_MEAN,
-        .can_generate = true,
-        .can_embed = true,
-        .can_infill = true,
-        .can_classify = true,
-        .infill_hybrid = true,
-        .infill_fim = true};
-    rig->limits =
-        (struct api_limits){.items_max = 100, .embed_tokens_max = 1000, .timeout_ms_max = 5000};
-    arena_init(&rig->arena, MEM_REQUESTS, 4096, 1 << 24);
-}
-
-static void rig_close(struct rig *rig)
-{
-    tokenizer_close(rig->tokenizer);
-    arena_drop(&rig->arena);
-}
-
-static enum err rig_plan(struct rig *rig, const struct endpoint *endpoint, const char *body)
-{
-    arena_reset(&rig->arena);
-    memset(&rig->info, 0, sizeof(rig->info));
-    rig->call = (struct call){.arena = &rig->arena,
-        .model = &rig->model,
-        .tokenizer = rig->tokenizer,
-        .limits = &rig->limits};
-    enum err err = endpoint->decode(&rig->call, body, strlen(body), &rig->info);
-    return err != ERR_OK ? err : endpoint->plan(&rig->call, &rig->info);
-}
-
-static void show(const struct rig *rig, const int32_t *ids, int32_t count, char *out)
-{
-    for (int32_t i = 0; i < count; i++) {
-        size_t bytes;
-        const char *piece = tokenizer_piece(rig->tokenizer, ids[i], true, &bytes);
-        bool special = ids[i] >= FIRST_SPECIAL && ids[i] < TOKEN_NO;
-        const char *shown = special ? SPECIALS[ids[i] - FIRST_SPECIAL].shown : NULL;
-        out += shown != NULL ? sprintf(out, "%s", shown) : sprintf(out, "%.*s", (int)bytes, piece);
-    }
-    *out = '\0';
-}
-
-static void check_item(const struct rig *rig, int32_t item, const char *expected)
-{
-    char text[4096];
-    const struct plan_item *planned = &rig->call.plan.items[item];
-    show(rig, planned->tokens, planned->token_count, text);
-    assert_string_equal(text, expected);
-}
-
-/* Plans a body that must be good; item 0 must read like this. */
-static void check_prompt(
-    struct rig *rig, const struct endpoint *endpoint, const char *body, const char *expected)
-{
-    if (rig_plan(rig, endpoint, body) != ERR_OK) {
-        fail_msg("%s: %s: %s", body, rig->info.where, rig->info.text);
-    }
-    check_item(rig, 0, expected);
-}
-
-static void check_refused(struct rig *rig, const struct endpoint *endpoint, const char *body,
-    enum err err, const char *where)
-{
-    assert_int_equal(rig_plan(rig, endpoint, body), err);
-    assert_string_equal(rig->info.where, where);
-}
+#include "tests/unit/api/plan_rig.h"
 
 /* ---- fim ----------------------------------------------------------------------------------- */
 
 static void test_fim_layouts(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
     static const struct {
         const char *body, *prompt;
     } cases[] = {
@@ -152,58 +46,59 @@ static void test_fim_layouts(void **state)
         {"{\"text\":\"ab[gap]cd\",\"fim_order\":\"spm\"}", "{P}{S}cd{M}ab"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        check_prompt(&rig, &endpoint_infill, cases[i].body, cases[i].prompt);
+        plan_rig_prompt(&rig, &endpoint_infill, cases[i].body, cases[i].prompt);
         assert_int_equal(rig.call.plan.items[0].context_count, 0);
         assert_int_equal(rig.call.plan.items[0].steps[0].stop_token_count, 5);
     }
-    rig_close(&rig);
-    rig_open(&rig, true, false); /* one BOS, first */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_close(&rig);
+    plan_rig_open(&rig, true, false); /* one BOS, first */
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"input_prefix\":\"ab\",\"input_suffix\":\"cd\",\"repo\":\"r\"}", "{B}{R}r{P}ab{S}cd{M}");
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 static void test_fim_gaps(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
-    assert_int_equal(rig_plan(&rig, &endpoint_infill,
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_infill,
                          "{\"text\":\"ab[gap]cd[gap]ef\",\"spans\":\"independent\"}"),
         ERR_OK);
     assert_int_equal(rig.call.plan.item_count, 2);
-    check_item(&rig, 0, "{P}ab{S}cd{M}"); /* up to the next gap */
-    check_item(&rig, 1, "{P}abcd{S}ef{M}");
+    plan_rig_item(&rig, 0, "{P}ab{S}cd{M}"); /* up to the next gap */
+    plan_rig_item(&rig, 1, "{P}abcd{S}ef{M}");
     /* Sequential ones begin a chain: test_fim.c. */
-    assert_int_equal(rig_plan(&rig, &endpoint_infill, "{\"text\":\"ab[gap]cd[gap]ef\"}"), ERR_OK);
+    assert_int_equal(
+        plan_rig_plan(&rig, &endpoint_infill, "{\"text\":\"ab[gap]cd[gap]ef\"}"), ERR_OK);
     assert_int_equal(rig.call.plan.item_count, 1);
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 /* Room here: context 64 - answer - 6 specials. Far ends go, shares are kept. */
 static void test_fim_window(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
     /* n_predict 2: room 56, prefix 42, suffix 14. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"n_predict\":2,"
         "\"input_prefix\":\"0123456789012345678901234567890123456789012345678901234567890123\","
         "\"input_suffix\":\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"}",
         "{P}234567890123456789012345678901234567890123{S}ABCDEFGHIJKLMN{M}");
     /* The suffix needs little: the rest is the prefix's. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"n_predict\":2,\"input_suffix\":\"ab\",\"input_prefix\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\"}",
         "{P}012345678901234567890123456789012345678901234567890123{S}ab{M}");
     /* And the other way round. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"n_predict\":2,\"input_prefix\":\"ab\",\"input_suffix\":"
         "\"0123456789012345678901234567890123456789012345678901234567890123\"}",
         "{P}ab{S}012345678901234567890123456789012345678901234567890123{M}");
     /* Extra files: the oldest goes whole, the next is cut at its front. 56 - 40 = 16 tokens. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"n_predict\":2,\"input_prefix\":\"0123456789012345678901234567890123456789\","
         "\"input_suffix\":\"\",\"input_extra\":[{\"text\":\"oldest\"},{\"text\":\"middle\"},"
         "{\"text\":\"newest one\"}]}",
@@ -211,17 +106,17 @@ static void test_fim_window(void **state)
     const struct infill_llama_notes *notes = rig.call.state;
     assert_true(notes->truncated);
     /* No budget: a quarter of the context is kept for the answer, which then takes all there is. */
-    check_prompt(
+    plan_rig_prompt(
         &rig, &endpoint_infill, "{\"input_prefix\":\"ab\",\"input_suffix\":\"c\"}", "{P}ab{S}c{M}");
     assert_int_equal(rig.call.plan.items[0].steps[0].tokens_max, CONTEXT - 6);
     notes = rig.call.state;
     assert_false(notes->truncated);
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 /* ---- hybrid -------------------------------------------------------------------------------- */
 
-static void check_positions(const struct rig *rig, const int32_t *expected, int32_t count)
+static void check_positions(const struct plan_rig *rig, const int32_t *expected, int32_t count)
 {
     const struct plan_item *item = &rig->call.plan.items[0];
     assert_int_equal(item->token_count, count);
@@ -242,15 +137,15 @@ static void check_step(const struct plan_step *step, int32_t row, int32_t positi
 static void test_hybrid_positions(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, true, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, false);
     /* The example of the decision: BOS A B [gap of 3] C D. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"text\":\"AB[gap]CD\",\"max_tokens\":3,\"mode\":\"hybrid\"}", "{B}ABCD");
     check_positions(&rig, (const int32_t[]){0, 1, 2, 6, 7}, 5);
     check_step(&rig.call.plan.items[0].steps[0], 2, 3, 3);
     /* BOS is a left neighbour; a gap may end the text; reserve may be below the budget. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"segments\":[{\"gap\":{\"max_tokens\":4,\"reserve\":2}},{\"text\":\"x\"},{\"text\":"
         "\"y\"},"
         "{\"gap\":{\"max_tokens\":1}}],\"mode\":\"hybrid\"}",
@@ -259,17 +154,17 @@ static void test_hybrid_positions(void **state)
     check_step(&rig.call.plan.items[0].steps[0], 0, 1, 4);
     check_step(&rig.call.plan.items[0].steps[1], 2, 5, 1);
     assert_int_equal(rig.call.plan.item_count, 1);
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 static void test_hybrid_options(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
     rig.model.infill_fim = false; /* then `auto` is hybrid */
     assert_int_equal(
-        rig_plan(&rig, &endpoint_infill,
+        plan_rig_plan(&rig, &endpoint_infill,
             "{\"segments\":[{\"text\":\"a\"},{\"gap\":{\"until\":\"length\",\"stop\":\".\"}},"
             "{\"text\":\"b\"},{\"gap\":{\"min_tokens\":1,\"stop\":[\"!\",\"?\"]}}],"
             "\"spans\":\"independent\",\"stop\":\"z\",\"max_tokens\":2}"),
@@ -286,48 +181,49 @@ static void test_hybrid_options(void **state)
     assert_int_equal(rig.call.plan.items[1].sampling.sample_index, 1);
     assert_true(rig.call.plan.items[0].sampling.temperature == 0); /* greedy unless asked */
     assert_int_equal(
-        rig_plan(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"temperature\":0.5}"), ERR_OK);
+        plan_rig_plan(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"temperature\":0.5}"), ERR_OK);
     assert_true(rig.call.plan.items[0].sampling.temperature == 0.5f);
     assert_int_equal(rig.call.plan.items[0].sampling.top_k, 40);
     /* llama.cpp's form as one gap, with a bounded answer. */
-    check_prompt(&rig, &endpoint_infill, "{\"input_prefix\":\"ab\",\"input_suffix\":\"c\"}", "abc");
+    plan_rig_prompt(
+        &rig, &endpoint_infill, "{\"input_prefix\":\"ab\",\"input_suffix\":\"c\"}", "abc");
     assert_int_equal(rig.call.plan.items[0].context_count, 3);
     check_step(&rig.call.plan.items[0].steps[0], 1, 2, CONTEXT - 3);
-    check_refused(&rig, &endpoint_infill, "{\"input_prefix\":\"\",\"input_suffix\":\"c\"}",
+    plan_rig_refused(&rig, &endpoint_infill, "{\"input_prefix\":\"\",\"input_suffix\":\"c\"}",
         ERR_INVALID, "/input_prefix");
     rig.model.infill_hybrid = false;
-    check_refused(&rig, &endpoint_infill, "{\"input_prefix\":\"a\",\"input_suffix\":\"c\"}",
+    plan_rig_refused(&rig, &endpoint_infill, "{\"input_prefix\":\"a\",\"input_suffix\":\"c\"}",
         ERR_NOT_CAPABLE, "/mode");
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 static void test_hybrid_budgets(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
     /* Three tokens of context leave 61: the first gap takes what it wants, the second the rest. */
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"text\":\"a[gap]bc[gap]\",\"max_tokens\":40,\"mode\":\"hybrid\"}", "abc");
     assert_int_equal(rig.call.plan.items[0].steps[0].tokens_max, 40);
     assert_int_equal(rig.call.plan.items[0].steps[1].tokens_max, 21);
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"text\":\"a[gap]\",\"max_tokens\":9223372036854775807,\"mode\":\"hybrid\"}", "a");
     assert_int_equal(rig.call.plan.items[0].steps[0].tokens_max, CONTEXT - 1);
-    check_prompt(&rig, &endpoint_infill,
+    plan_rig_prompt(&rig, &endpoint_infill,
         "{\"text\":\"a[gap]b\",\"max_tokens\":0,\"mode\":\"hybrid\"}", "ab");
     check_positions(&rig, (const int32_t[]){0, 1}, 2);
-    check_refused(&rig, &endpoint_infill,
+    plan_rig_refused(&rig, &endpoint_infill,
         "{\"text\":\"a[gap]b[gap]c\",\"max_tokens\":62,\"mode\":\"hybrid\"}", ERR_CONTEXT, "/text");
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 static void test_logit_bias(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
-    assert_int_equal(rig_plan(&rig, &endpoint_infill,
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_infill,
                          "{\"text\":\"a[gap]\",\"logit_bias\":[[65,1.5],[\"BC\",false]]}"),
         ERR_OK);
     const struct sampling *sampling = &rig.call.plan.items[0].sampling;
@@ -336,20 +232,20 @@ static void test_logit_bias(void **state)
     assert_int_equal(sampling->logit_bias[2].token, 'C');
     assert_true(sampling->logit_bias[1].bias < -1e30f);
     assert_int_equal(
-        rig_plan(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"logit_bias\":{\"7\":-2}}"),
+        plan_rig_plan(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"logit_bias\":{\"7\":-2}}"),
         ERR_OK);
     assert_int_equal(rig.call.plan.items[0].sampling.logit_bias[0].token, 7);
     static const char *const bad[] = {"{\"265\":1}", "{\"-1\":1}", "{\"1x\":1}", "{\"\":1}"};
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
         char body[128];
         (void)snprintf(body, sizeof(body), "{\"text\":\"a[gap]\",\"logit_bias\":%s}", bad[i]);
-        check_refused(&rig, &endpoint_infill, body, ERR_INVALID, "/logit_bias");
+        plan_rig_refused(&rig, &endpoint_infill, body, ERR_INVALID, "/logit_bias");
     }
-    check_refused(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"logit_bias\":[[1,true]]}",
+    plan_rig_refused(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"logit_bias\":[[1,true]]}",
         ERR_INVALID, "/logit_bias/0/1");
-    check_refused(&rig, &endpoint_infill,
+    plan_rig_refused(&rig, &endpoint_infill,
         "{\"text\":\"a[gap]\",\"samplers\":[\"top_k\",\"top_k\"]}", ERR_INVALID, "/samplers/1");
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 /* ---- embed --------------------------------------------------------------------------------- */
@@ -357,118 +253,105 @@ static void test_logit_bias(void **state)
 static void test_embed_ends(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, true, true);
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\"}", "{B}ab{E}");
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, true);
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\"}", "{B}ab{E}");
     assert_int_equal(rig.call.plan.items[0].context_count, 4);
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"pooling\":\"eos\"}", "{B}ab{E}");
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":[97,98]}", "ab"); /* ids as they are */
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"a<s>\"}", "{B}a<s>{E}");
-    rig_close(&rig);
-    rig_open(&rig, false, false);
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"pooling\":\"eos\"}", "ab{E}");
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"pooling\":\"eos\"}", "{B}ab{E}");
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":[97,98]}", "ab"); /* ids as they are */
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"a<s>\"}", "{B}a<s>{E}");
+    plan_rig_close(&rig);
+    plan_rig_open(&rig, false, false);
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"pooling\":\"eos\"}", "ab{E}");
     assert_int_equal(rig.call.plan.items[0].pooling, POOLING_EOS);
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"attention\":\"causal\"}", "ab");
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"attention\":\"causal\"}", "ab");
     assert_int_equal(rig.call.plan.items[0].context_count, 0);
-    check_prompt(&rig, &endpoint_embed_all, "{\"inputs\":\"ab\"}", "ab");
+    plan_rig_prompt(&rig, &endpoint_embed_all, "{\"inputs\":\"ab\"}", "ab");
     assert_true(rig.call.plan.items[0].token_vectors);
     assert_int_equal(rig.call.plan.items[0].pooling, POOLING_NONE);
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 static void test_embed_prompts(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, true, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, false);
     rig.model.prompt_count = 1;
     (void)snprintf(rig.model.prompts[0].name, sizeof(rig.model.prompts[0].name), "query");
     (void)snprintf(
         rig.model.prompts[0].text, sizeof(rig.model.prompts[0].text), "<|user|>q: {text}!</s>");
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"a</s>\",\"prompt_name\":\"query\"}",
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"a</s>\",\"prompt_name\":\"query\"}",
         "{B}{U}q: a</s>!{E}");
     assert_int_equal(rig.call.plan.items[0].pool_from, 0);
     rig.model.pool_skip_instruction = true;
-    check_prompt(
+    plan_rig_prompt(
         &rig, &endpoint_embed, "{\"inputs\":\"ab\",\"prompt_name\":\"query\"}", "{B}{U}q: ab!{E}");
     assert_int_equal(rig.call.plan.items[0].pool_from, 5);
-    check_prompt(
+    plan_rig_prompt(
         &rig, &endpoint_embed, "{\"inputs\":\"ab\",\"instruction\":\"find:\"}", "{B}find: ab");
     assert_int_equal(rig.call.plan.items[0].pool_from, 7);
-    check_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\"}", "{B}ab");
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\"}", "{B}ab");
     assert_int_equal(rig.call.plan.items[0].pool_from, 0);
-    check_refused(&rig, &endpoint_embed, "{\"inputs\":\"a\",\"prompt_name\":\"other\"}", ERR_LIMIT,
-        "/prompt_name");
+    plan_rig_refused(&rig, &endpoint_embed, "{\"inputs\":\"a\",\"prompt_name\":\"other\"}",
+        ERR_LIMIT, "/prompt_name");
     assert_non_null(strstr(rig.info.text, "query"));
-    check_refused(&rig, &endpoint_embed,
+    plan_rig_refused(&rig, &endpoint_embed,
         "{\"inputs\":\"a\",\"prompt_name\":\"query\",\"instruction\":\"x\"}", ERR_INVALID,
         "/prompt_name");
-    check_refused(&rig, &endpoint_embed, "{\"inputs\":[1],\"instruction\":\"x\"}", ERR_INVALID,
+    plan_rig_refused(&rig, &endpoint_embed, "{\"inputs\":[1],\"instruction\":\"x\"}", ERR_INVALID,
         "/instruction");
-    rig_close(&rig);
-}
-
-/* A list of `count` inputs, each `text`. */
-static char *many_inputs(int32_t count, const char *text)
-{
-    char *body = malloc((size_t)count * (strlen(text) + 4) + 64);
-    assert_non_null(body);
-    char *at = stpcpy(body, "{\"inputs\":[");
-    for (int32_t i = 0; i < count; i++) {
-        at += sprintf(at, "%s\"%s\"", i > 0 ? "," : "", text);
-    }
-    (void)stpcpy(at, "]}");
-    return body;
+    plan_rig_close(&rig);
 }
 
 static void test_embed_truncation(void **state)
 {
     (void)state;
     static const char digits[] = "0123456789012345678901234567890123456789012345678901234567890123";
-    struct rig rig;
+    struct plan_rig rig;
     char body[256];
-    rig_open(&rig, true, true);
+    plan_rig_open(&rig, true, true);
     (void)snprintf(body, sizeof(body), "{\"inputs\":[\"x\",\"%sabc\"]}", digits);
-    assert_int_equal(rig_plan(&rig, &endpoint_embed, body), ERR_OK);
-    check_item(&rig, 1, "{B}01234567890123456789012345678901234567890123456789012345678901{E}");
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_embed, body), ERR_OK);
+    plan_rig_item(&rig, 1, "{B}01234567890123456789012345678901234567890123456789012345678901{E}");
     assert_string_equal(rig.call.truncated_inputs, "1");
     (void)snprintf(body, sizeof(body),
         "{\"inputs\":[\"x\",\"%sabc\"],\"truncation_direction\":\"lEFT\"}", digits);
-    assert_int_equal(rig_plan(&rig, &endpoint_embed, body), ERR_OK);
-    check_item(&rig, 1, "{B}56789012345678901234567890123456789012345678901234567890123abc{E}");
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_embed, body), ERR_OK);
+    plan_rig_item(&rig, 1, "{B}56789012345678901234567890123456789012345678901234567890123abc{E}");
     (void)snprintf(body, sizeof(body), "{\"inputs\":[\"x\",\"%s\"],\"truncate\":false}", digits);
-    check_refused(&rig, &endpoint_embed, body, ERR_CONTEXT, "/inputs/1");
+    plan_rig_refused(&rig, &endpoint_embed, body, ERR_CONTEXT, "/inputs/1");
     assert_int_equal(rig.info.have, 66);
     assert_int_equal(rig.info.limit, CONTEXT);
     rig.limits.embed_tokens_max = 100000;
-    char *many = many_inputs(70, digits);
-    assert_int_equal(rig_plan(&rig, &endpoint_embed, many), ERR_OK);
+    char *many = plan_rig_inputs(70, digits);
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_embed, many), ERR_OK);
     assert_int_equal(rig.call.truncated_count, 70);
     assert_string_equal(strstr(rig.call.truncated_inputs, "62"), "62,63,+6");
     free(many);
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 static void test_embed_limits(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
     for (int32_t extra = 0; extra <= 1; extra++) {
-        char *body = many_inputs(100 + extra, "a");
-        enum err err = rig_plan(&rig, &endpoint_embed, body);
+        char *body = plan_rig_inputs(100 + extra, "a");
+        enum err err = plan_rig_plan(&rig, &endpoint_embed, body);
         assert_int_equal(err, extra == 0 ? ERR_OK : ERR_LIMIT);
         free(body);
-        body = many_inputs(50, extra == 0 ? "12345678901234567890" : "123456789012345678901");
-        err = rig_plan(&rig, &endpoint_embed, body);
+        body = plan_rig_inputs(50, extra == 0 ? "12345678901234567890" : "123456789012345678901");
+        err = plan_rig_plan(&rig, &endpoint_embed, body);
         assert_int_equal(err, extra == 0 ? ERR_OK : ERR_LIMIT);
         free(body);
     }
     assert_int_equal(
-        rig_plan(&rig, &endpoint_embed, "{\"inputs\":\"a\",\"dimensions\":8}"), ERR_OK);
-    check_refused(
+        plan_rig_plan(&rig, &endpoint_embed, "{\"inputs\":\"a\",\"dimensions\":8}"), ERR_OK);
+    plan_rig_refused(
         &rig, &endpoint_embed, "{\"inputs\":\"a\",\"dimensions\":9}", ERR_LIMIT, "/dimensions");
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 /* ---- generate ------------------------------------------------------------------------------ */
@@ -476,141 +359,38 @@ static void test_embed_limits(void **state)
 static void test_generate(void **state)
 {
     (void)state;
-    struct rig rig;
-    rig_open(&rig, true, true);
-    check_prompt(&rig, &endpoint_generate, "{\"inputs\":\"ab\"}", "{B}ab"); /* no EOS before it */
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, true);
+    plan_rig_prompt(
+        &rig, &endpoint_generate, "{\"inputs\":\"ab\"}", "{B}ab"); /* no EOS before it */
     assert_int_equal(rig.call.plan.items[0].steps[0].tokens_max, CONTEXT - 3);
     assert_true(rig.call.plan.items[0].sampling.temperature == 0);
-    check_prompt(&rig, &endpoint_generate,
+    plan_rig_prompt(&rig, &endpoint_generate,
         "{\"inputs\":\"<s>a\",\"parameters\":{\"parse_special\":true}}", "{B}a");
-    check_prompt(&rig, &endpoint_generate, "{\"inputs\":\"<s>a\"}", "{B}<s>a");
-    check_prompt(
+    plan_rig_prompt(&rig, &endpoint_generate, "{\"inputs\":\"<s>a\"}", "{B}<s>a");
+    plan_rig_prompt(
         &rig, &endpoint_generate, "{\"inputs\":\"abcdef\",\"parameters\":{\"truncate\":3}}", "def");
     static const char *const sampled[] = {"\"do_sample\":true", "\"temperature\":0.5",
         "\"top_k\":5", "\"top_p\":0.5", "\"typical_p\":0.5"};
     for (size_t i = 0; i < ARRAY_COUNT(sampled); i++) {
         char body[128];
         (void)snprintf(body, sizeof(body), "{\"inputs\":\"a\",\"parameters\":{%s}}", sampled[i]);
-        assert_int_equal(rig_plan(&rig, &endpoint_generate, body), ERR_OK);
+        assert_int_equal(plan_rig_plan(&rig, &endpoint_generate, body), ERR_OK);
         assert_true(rig.call.plan.items[0].sampling.temperature > 0);
     }
     assert_int_equal(
-        rig_plan(&rig, &endpoint_generate,
+        plan_rig_plan(&rig, &endpoint_generate,
             "{\"inputs\":\"a\",\"parameters\":{\"do_sample\":true,\"temperature\":0}}"),
         ERR_OK);
     assert_true(rig.call.plan.items[0].sampling.temperature == 0);
-    assert_int_equal(rig_plan(&rig, &endpoint_generate_stream,
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_generate_stream,
                          "{\"inputs\":\"a\",\"timeout_ms\":9000,\"no_such\":1}"),
         ERR_OK);
     assert_true(rig.call.stream);
     assert_true(rig.call.plan.stream);
     assert_int_equal(rig.call.timeout_ms, 5000); /* the server's cap */
     assert_string_equal(rig.call.ignored_fields, "no_such");
-    rig_close(&rig);
-}
-
-/* ---- classify ------------------------------------------------------------------------------ */
-
-static void test_moderation(void **state)
-{
-    (void)state;
-    struct rig rig;
-    rig_open(&rig, true, false);
-    rig.model.context = 1000;
-    assert_int_equal(
-        rig_plan(&rig, &endpoint_classify, "{\"prompt\":\"<|user|>p\",\"response\":\"r\"}"),
-        ERR_OK);
-    char text[4096];
-    const struct plan_item *item = &rig.call.plan.items[0];
-    show(&rig, item->tokens, item->token_count, text);
-    /* The template's control token is one, the client's spelling of it is not. */
-    assert_memory_equal(text, "{B}{U}\n[INST] You are", 21);
-    assert_non_null(strstr(text, "Human user:\n<|user|>p\n\nAI assistant:\nr\n\n---\n\n"));
-    assert_int_equal(item->step_count, 6);
-    for (int32_t i = 0; i < 3; i++) {
-        assert_int_equal(item->steps[2 * i].kind, STEP_FORCE);
-        assert_int_equal(item->steps[2 * i].top_logprobs, -1);
-        assert_int_equal(item->steps[2 * i + 1].kind, STEP_CHOOSE);
-        assert_int_equal(item->steps[2 * i + 1].choice_count, i == 0 ? 2 : 3);
-    }
-    /* In this vocabulary the space is shared, so it is forced and the letters are told apart. */
-    show(&rig, item->steps[2].tokens, item->steps[2].token_count, text);
-    assert_string_equal(text, "\nResponse refusal: ");
-    assert_int_equal(item->steps[1].choices[0].tokens[0], 'y');
-    assert_int_equal(item->steps[1].choices[1].tokens[0], TOKEN_NO);
-    rig_close(&rig);
-}
-
-/* "A" and "AA" begin with the same token here, so they cannot be read from one row. */
-static void test_labels_are_forced_when_not_told_apart(void **state)
-{
-    (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
-    rig.model.context = 4000;
-    char body[1024] = "{\"inputs\":\"x\",\"labels\":[\"l0\"";
-    for (int i = 1; i < 30; i++) {
-        size_t count = strlen(body);
-        (void)snprintf(body + count, sizeof(body) - count, ",\"l%d\"", i);
-    }
-    (void)strcat(body, "]}");
-    assert_int_equal(rig_plan(&rig, &endpoint_classify, body), ERR_OK);
-    assert_int_equal(rig.call.plan.item_count, 60); /* one item a label and order */
-    char text[64];
-    const struct plan_step *step = &rig.call.plan.items[27].steps[1];
-    assert_int_equal(step->kind, STEP_FORCE);
-    assert_int_equal(step->top_logprobs, 0);
-    show(&rig, step->tokens, step->token_count, text);
-    assert_string_equal(text, " AB\n");
-    assert_int_equal(
-        rig_plan(&rig, &endpoint_classify, "{\"inputs\":\"x\",\"labels\":[\"p\",\"q\"]}"), ERR_OK);
-    assert_int_equal(rig.call.plan.item_count, 2);
-    rig_close(&rig);
-}
-
-/* Letter codes, the labels sorted and in reverse, in whatever order they are given. */
-static void test_labels_are_asked_in_two_orders(void **state)
-{
-    (void)state;
-    static const char *const bodies[] = {
-        "{\"inputs\":\"x\",\"labels\":[\"unsure\",\"unsafe\",\"B\"]}",
-        "{\"inputs\":\"x\",\"labels\":[\"B\",\"unsafe\",\"unsure\"]}",
-    };
-    struct rig rig;
-    rig_open(&rig, false, false);
-    rig.model.context = 1000;
-    for (size_t i = 0; i < ARRAY_COUNT(bodies); i++) {
-        char text[64];
-        check_prompt(&rig, &endpoint_classify, bodies[i],
-            "Which label fits the text best?\n\nLabels:\nA. B\nB. unsafe\nC. unsure\n\nText: x\n");
-        check_item(&rig, 1,
-            "Which label fits the text best?\n\nLabels:\nA. unsure\nB. unsafe\nC. B\n\nText: x\n");
-        const struct plan_item *item = &rig.call.plan.items[0];
-        show(&rig, item->steps[0].tokens, item->steps[0].token_count, text);
-        assert_string_equal(text, "\nLabel: ");
-        assert_int_equal(item->steps[1].choice_count, 3);
-        assert_int_equal(item->steps[1].choices[2].tokens[0], 'C');
-    }
-    rig_close(&rig);
-}
-
-/* One past the limit counts questions, not the orders they are asked in. */
-static void test_labels_limit(void **state)
-{
-    (void)state;
-    struct rig rig;
-    rig_open(&rig, false, false);
-    rig.model.context = 1000;
-    for (int32_t extra = 0; extra <= 1; extra++) {
-        char *inputs = many_inputs(100 + extra, "a");
-        char *body = malloc(strlen(inputs) + 32);
-        assert_non_null(body);
-        (void)sprintf(body, "%.*s,\"labels\":[\"p\",\"q\"]}", (int)strlen(inputs) - 1, inputs);
-        assert_int_equal(rig_plan(&rig, &endpoint_classify, body), extra == 0 ? ERR_OK : ERR_LIMIT);
-        free(inputs);
-        free(body);
-    }
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 /* ---- fields without effect ----------------------------------------------------------------- */
@@ -638,12 +418,12 @@ static void test_fields_without_effect(void **state)
          "\"mode\":\"hybrid\"",
             "prompt_position"},
     };
-    struct rig rig;
-    rig_open(&rig, true, false);
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, false);
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         char body[256];
         (void)snprintf(body, sizeof(body), "{%s}", cases[i].fields);
-        assert_int_equal(rig_plan(&rig, &endpoint_infill, body), ERR_OK);
+        assert_int_equal(plan_rig_plan(&rig, &endpoint_infill, body), ERR_OK);
         if (cases[i].ignored == NULL) {
             assert_null(rig.call.ignored_fields);
         } else {
@@ -651,7 +431,7 @@ static void test_fields_without_effect(void **state)
             assert_string_equal(rig.call.ignored_fields, cases[i].ignored);
         }
     }
-    rig_close(&rig);
+    plan_rig_close(&rig);
 }
 
 /* ---- n_indent ------------------------------------------------------------------------------ */
@@ -704,8 +484,8 @@ static void test_allocation_failures(void **state)
             "{\"input\":\"x\",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"i\"},"
             "{\"type\":\"choice\",\"instructions\":\"i\",\"choices\":[{\"value\":\"a\"}]}]}"},
     };
-    struct rig rig;
-    rig_open(&rig, true, true);
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, true);
     rig.model.context = 1000;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         enum err err = ERR_NO_MEMORY;
@@ -714,7 +494,7 @@ static void test_allocation_failures(void **state)
             arena_drop(&rig.arena);
             arena_init(&rig.arena, MEM_REQUESTS, 256, 1 << 24);
             mem_fail_after(nth, (int)(nth % 2));
-            err = rig_plan(&rig, cases[i].endpoint, cases[i].body);
+            err = plan_rig_plan(&rig, cases[i].endpoint, cases[i].body);
             mem_fail_after(0, 0);
             if (err != ERR_OK && err != ERR_NO_MEMORY) {
                 fail_msg("%s, allocation %d: %s", cases[i].body, (int)nth, rig.info.text);
@@ -723,7 +503,7 @@ static void test_allocation_failures(void **state)
         }
         assert_true(failures > 5);
     }
-    rig_close(&rig);
+    plan_rig_close(&rig);
     assert_int_equal(mem_bytes(MEM_REQUESTS), 0);
 }
 
@@ -743,10 +523,6 @@ int main(void)
         cmocka_unit_test(test_embed_truncation),
         cmocka_unit_test(test_embed_limits),
         cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_moderation),
-        cmocka_unit_test(test_labels_are_forced_when_not_told_apart),
-        cmocka_unit_test(test_labels_are_asked_in_two_orders),
-        cmocka_unit_test(test_labels_limit),
         cmocka_unit_test(test_fields_without_effect),
         cmocka_unit_test(test_visible_text),
         cmocka_unit_test(test_allocation_failures),
