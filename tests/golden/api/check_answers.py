@@ -27,7 +27,7 @@ MODEL = os.environ.get("MAGNETD_MODEL",
                        str(CACHE / "magnetd" / "SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 FEW = int(os.environ.get("MAGNETD_TEST_SCALE", "1")) > 1
-CONTEXT = 512 if FEW else 2048
+CONTEXT = 192 if FEW else 2048
 
 try:
     import jsonschema
@@ -135,7 +135,8 @@ def check_embed(program):
     cases = read_lines("embed.jsonl")
     def row(index):
         return struct.unpack_from("<576f", rows, index * 576 * 4)
-    for key in cases[0]["rows"]:
+    keys = list(cases[0]["rows"])
+    for key in some(keys, (0, -1)):
         mask, _, pooling = key.partition("_")
         known = [case for case in cases if key in case["rows"]][:1 if FEW else None]
         texts = [case["text"] for case in known]
@@ -207,12 +208,12 @@ def check_infill_llama(program):
     assert answer.ignored == "t_max_predict_ms,samplers.infill", answer.ignored
     assert answer.reply["tokens_predicted"] == len(
         answer.reply["completion_probabilities"]) + (answer.reply["stop_type"] == "eos")
-    again = program.ask("/infill", body).reply
-    assert again["content"] == answer.reply["content"]
+    if not FEW:
+        assert program.ask("/infill", body).reply["content"] == answer.reply["content"]
     frames = program.ask("/infill", {**body, "stream": True}).frames
     assert "".join(frame["content"] for frame in frames[:-1]) == answer.reply["content"]
     assert frames[-1]["content"] == "" and frames[-1]["stop"] is True
-    assert len(program.ask("/infill", {**body, "n_cmpl": 3}).reply) == 3
+    assert len(program.ask("/infill", {**body, "n_predict": 2, "n_cmpl": 3}).reply) == 3
     picked = program.ask("/infill", {**body, "response_fields": [
         "content", "timings/prompt_n", "generation_settings/top_k", "no/such", "content"]}, False)
     assert list(picked.reply) == ["content", "timings/prompt_n", "generation_settings/top_k"]
