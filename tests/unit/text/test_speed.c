@@ -26,6 +26,7 @@ enum {
     SMALL_VOCAB = 1 << 18,
     LARGE_VOCAB = 1 << 20,
     PIECE_BYTES = 16,
+    ATTEMPTS = 4,
 };
 
 static double cpu_ms(void)
@@ -225,12 +226,16 @@ static void test_vocabularies(void **state)
 {
     (void)state;
     for (int32_t bpe = 0; bpe < 2; bpe++) {
-        double small = open_ms(SMALL_VOCAB, bpe != 0);
-        double large = open_ms(LARGE_VOCAB, bpe != 0);
-        printf("%s: %.0f ms for 256k tokens, %.0f ms for 1M\n", bpe ? "bpe" : "sentencepiece",
-            small, large);
-        assert_true(small < 300 * test_scale());
-        assert_true(large < 5 * small + 100 * test_scale());
+        /* A neighbour that takes the caches spoils one measurement; slow code spoils each. */
+        bool good = false;
+        for (int32_t attempt = 0; attempt < ATTEMPTS && !good; attempt++) {
+            double small = open_ms(SMALL_VOCAB, bpe != 0);
+            double large = open_ms(LARGE_VOCAB, bpe != 0);
+            printf("%s: %.0f ms for 256k tokens, %.0f ms for 1M\n", bpe ? "bpe" : "sentencepiece",
+                small, large);
+            good = small < 300 * test_scale() && large < 5 * small + 100 * test_scale();
+        }
+        assert_true(good);
     }
 }
 
