@@ -121,8 +121,11 @@ class Streams(unittest.TestCase):
             count = sum(1 for _ in slow.frames())
             self.assertEqual(count, 8001)
 
-    def leave(self, how, body, after_frames, path):
+    def leave(self, how, body, after_frames, path, arrived=False):
+        """`arrived`: only once the server has the request. A reset takes unread bytes with it."""
         client = self.open(body, path)
+        if arrived:
+            wait_for(lambda: self.server.metrics()["magnetd_tasks_in_use"] >= 1, "arrived")
         if after_frames > 0:
             client.head()
             frames = client.frames()
@@ -152,7 +155,7 @@ class Streams(unittest.TestCase):
             with self.subTest(how=how, path=path, frames=frames):
                 before = sum(value for name, value in self.server.metrics().items()
                              if name.startswith("magnetd_cancelled_total"))
-                client = self.leave(how, {**body, **extra}, frames, path)
+                client = self.leave(how, {**body, **extra}, frames, path, arrived=True)
                 wait_for(lambda: all_at_rest(self.server), "gauges at zero", 1.5)
                 after = sum(value for name, value in self.server.metrics().items()
                             if name.startswith("magnetd_cancelled_total"))
