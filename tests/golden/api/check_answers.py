@@ -178,6 +178,8 @@ def check_infill(program):
                 if min(expected["gaps"]) > 2e-3:
                     assert gap["text"] == expected["text"], (spans, gap["index"])
                 assert reply["text"][gap["start"]:gap["end"]] == gap["text"]
+            if FEW and len(reply["gaps"]) > 1 and spans == "sequential":
+                continue
             frames = program.ask("/infill", {**body, "stream": True}).frames
             for gap in reply["gaps"]:
                 text = "".join(frame["text"] for frame in frames[:-1]
@@ -201,7 +203,7 @@ def check_infill(program):
 
 def check_infill_llama(program):
     body = {"input_prefix": "int add(int a, int b)\n{\n", "input_suffix": "}\n",
-            "prompt": "    return ", "n_predict": 6, "n_probs": 3, "seed": 1,
+            "prompt": "    return ", "n_predict": 2 if FEW else 6, "n_probs": 3, "seed": 1,
             "input_extra": [{"filename": "util.h", "text": "int add(int, int);\n"}],
             "samplers": ["top_k", "top_p", "infill"], "t_max_predict_ms": 1000}
     answer = program.ask("/infill", body)
@@ -213,7 +215,7 @@ def check_infill_llama(program):
     frames = program.ask("/infill", {**body, "stream": True}).frames
     assert "".join(frame["content"] for frame in frames[:-1]) == answer.reply["content"]
     assert frames[-1]["content"] == "" and frames[-1]["stop"] is True
-    assert len(program.ask("/infill", {**body, "n_predict": 2, "n_cmpl": 3}).reply) == 3
+    assert len(program.ask("/infill", {**body, "n_predict": 1, "n_cmpl": 3}).reply) == 3
     picked = program.ask("/infill", {**body, "response_fields": [
         "content", "timings/prompt_n", "generation_settings/top_k", "no/such", "content"]}, False)
     assert list(picked.reply) == ["content", "timings/prompt_n", "generation_settings/top_k"]
@@ -229,7 +231,7 @@ def check_generate(program):
     for case in read_lines("causal.jsonl")[:2 if FEW else 6]:
         if case["kind"] != "plain":
             continue
-        count = min(len(case["greedy"]), 8)
+        count = min(len(case["greedy"]), 2 if FEW else 8)
         body = {"inputs": case["text"], "parameters": {
             "max_new_tokens": count, "details": True, "top_n_tokens": 2,
             "decoder_input_details": True}}
@@ -257,7 +259,7 @@ def check_generate(program):
         "max_new_tokens": 1, "details": True, "decoder_input_details": True}}).reply
     assert 2 not in [token["id"] for token in plain["details"]["prefill"]]
     seeded = [program.ask("/generate", {"inputs": "Once", "parameters": {
-        "max_new_tokens": 8, "temperature": 2.0, "seed": seed}}).reply for seed in (1, 1, 2)]
+        "max_new_tokens": 2 if FEW else 8, "temperature": 2.0, "seed": seed}}).reply for seed in (1, 1, 2)]
     assert seeded[0] == seeded[1] != seeded[2]
     full = program.ask("/generate", {"inputs": "Once", "parameters": {
         "max_new_tokens": 2, "return_full_text": True}}).reply
@@ -276,8 +278,9 @@ def check_moderation(program):
     items = [{"prompt": case["prompt"], "response": case["response"] or ""} for case in cases]
     together = program.ask("/classify", {"items": items}).reply["items"]
     for case, item, verdict in zip(cases, items, together, strict=True):
-        alone = program.ask("/classify", item).reply
-        assert {key: alone[key] for key in verdict} == verdict  # bit for bit
+        if not (FEW and case["response"]):
+            alone = program.ask("/classify", item).reply
+            assert {key: alone[key] for key in verdict} == verdict  # bit for bit
         for field in case["fields"]:
             got = verdict[names[field["name"]]]
             assert near(sum(got["probabilities"].values()), 1, 1e-5)
@@ -310,10 +313,10 @@ def check_labels(program):
     assert all(math.isfinite(entry["score"]) for labels in multi for entry in labels)
     data = program.ask("/classify", {"input": ["good"], "labels": body["labels"]}).reply["data"]
     assert data[0]["num_classes"] == 3 and near(sum(data[0]["probs"]), 1, 1e-5)
-    count = 27 if FEW else 40  # more than there are letters
-    many = program.ask("/classify", {"inputs": "x", "labels": [
-        f"l{i}" for i in range(count)]}).reply
-    assert len(many) == count and near(sum(entry["score"] for entry in many), 1, 1e-5)
+    if not FEW:  # more than there are letters
+        many = program.ask("/classify", {"inputs": "x", "labels": [
+            f"l{i}" for i in range(40)]}).reply
+        assert len(many) == 40 and near(sum(entry["score"] for entry in many), 1, 1e-5)
     program.fail("/classify", {"inputs": "x", "labels": ["a", "a"]}, "/labels/1")
     program.fail("/classify", {"labels": ["a"]}, "/inputs")
 
