@@ -259,7 +259,8 @@ def check_generate(program):
         "max_new_tokens": 1, "details": True, "decoder_input_details": True}}).reply
     assert 2 not in [token["id"] for token in plain["details"]["prefill"]]
     seeded = [program.ask("/generate", {"inputs": "Once", "parameters": {
-        "max_new_tokens": 2 if FEW else 8, "temperature": 2.0, "seed": seed}}).reply for seed in (1, 1, 2)]
+        "max_new_tokens": 2 if FEW else 8, "temperature": 2.0,
+        "seed": seed}}).reply for seed in (1, 1, 2)]
     assert seeded[0] == seeded[1] != seeded[2]
     full = program.ask("/generate", {"inputs": "Once", "parameters": {
         "max_new_tokens": 2, "return_full_text": True}}).reply
