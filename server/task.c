@@ -50,6 +50,7 @@ static enum err prepare(struct tasks *tasks, struct task *task)
     const char *body = task->body.bytes != NULL ? task->body.bytes : "";
     enum err err = endpoint->decode(call, body, task->body.count, &task->info);
     buf_free(&task->body);
+    call->stream = call->stream && endpoint->frame != NULL;
     if (err == ERR_OK) {
         err = endpoint->plan(call, &task->info);
     }
@@ -66,10 +67,8 @@ static int64_t deadline_of(const struct task *task)
 
 static enum err submit(struct tasks *tasks, struct task *task)
 {
-    const struct endpoint *endpoint = task->route->endpoint;
-    struct call *call = &task->call;
+    const struct call *call = &task->call; /* of a chain, the loop may be reading it */
     struct job *job = task->job;
-    call->stream = call->stream && endpoint->frame != NULL;
     job->plan = call->plan; /* a stream of several items is made of their whole results */
     job->plan.deadline_us = deadline_of(task);
     job->plan.start_by_us = clock_now_us(tasks->clock) + LIMIT_QUEUE_MS * INT64_C(1000);
