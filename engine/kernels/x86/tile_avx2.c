@@ -137,7 +137,6 @@ ALWAYS_INLINE void run_blocks(const struct tile_job *whole_job, bool shifted, co
             at += STEP;
         }
         const float *a = job.a + chain * PANEL_OUTPUTS;
-        const float *b = job.b + chain * PANEL_OUTPUTS;
         UNROLL
         for (int v = 0; v < VECTORS; v++) {
             const __m256 a_v = _mm256_load_ps(a + 8 * v);
@@ -147,8 +146,8 @@ ALWAYS_INLINE void run_blocks(const struct tile_job *whole_job, bool shifted, co
                 __m256 sum = _mm256_loadu_ps(y);
                 if (shifted) {
                     const float *x_sum = job.x_sums + (size_t)r * job.x_sums_stride + chain;
-                    sum =
-                        _mm256_fmadd_ps(_mm256_load_ps(b + 8 * v), _mm256_broadcast_ss(x_sum), sum);
+                    const float *b = job.b + chain * PANEL_OUTPUTS + 8 * v;
+                    sum = _mm256_fmadd_ps(_mm256_load_ps(b), _mm256_broadcast_ss(x_sum), sum);
                 }
                 _mm256_storeu_ps(y, _mm256_fmadd_ps(a_v, sums[r][v], sum));
             }
