@@ -107,6 +107,9 @@ static enum err check_decode(const struct plan_step *step, const struct plan_bou
         return bad(
             info, ERR_LIMIT, item, s, "stop_tokens", "must hold at most 16 ids of the model");
     }
+    if (step->watch != NULL && !ids_in_range(step->watch, 1, bounds->vocab)) {
+        return bad(info, ERR_INVALID, item, s, "watch", "must be an id of the model");
+    }
     return ERR_OK;
 }
 
@@ -273,8 +276,12 @@ static bool size_step(struct arena *arena, const struct plan_step *step,
         result->top =
             arena_array(arena, tokens * (size_t)step->top_logprobs, sizeof(struct token_logprob));
     }
+    if (step->watch != NULL) {
+        result->watched = arena_array(arena, tokens, sizeof(float));
+    }
     return result->text != NULL && result->text_ends != NULL &&
-           (step->top_logprobs <= 0 || result->top != NULL);
+           (step->top_logprobs <= 0 || result->top != NULL) &&
+           (step->watch == NULL || result->watched != NULL);
 }
 
 static bool size_item(struct arena *arena, const struct plan_item *item,

@@ -140,6 +140,9 @@ struct plan_step {
      * not even the token's own log-probability, which lets a FORCE skip the head. */
     int32_t top_logprobs;
     bool special_text; /* control tokens are spelled out in the text */
+    /* DECODE: a token whose log-probability is wanted wherever one is sampled: how likely it would
+     * have come instead. NULL = none. */
+    const int32_t *watch;
 };
 
 struct plan_item {
@@ -201,6 +204,8 @@ struct step_result {
     /* DECODE: row k holds the alternatives of token k, best first:
      * top[k * top_logprobs .. + top_counts[k]]. */
     struct token_logprob *top;
+    /* DECODE with a watched token: its log-probability where token k was sampled [token_count]. */
+    float *watched;
     /* DECODE: released text, stop string and end token excluded, whole UTF-8. text_ends[k] is the
      * end of token k's released text. */
     char *text;

@@ -311,11 +311,29 @@ static void take_token(struct seq *seq, const struct seq_tools *tools, int32_t t
     }
 }
 
+/* What the step wants to know of the logits that `token` was sampled from. */
+static void record_logprobs(
+    struct seq *seq, const struct seq_tools *tools, const float *logits, double lse, int32_t token)
+{
+    const struct plan_step *step = current_step(seq);
+    struct step_result *result = current_result(seq);
+    size_t at = (size_t)seq->step_tokens;
+    if (step->top_logprobs >= 0) {
+        result->logprobs[at] = sample_logprob(logits, token, lse);
+    }
+    if (step->top_logprobs > 0) {
+        (void)sample_top(logits, tools->vocab, lse, step->top_logprobs,
+            result->top + at * (size_t)step->top_logprobs);
+    }
+    if (step->watch != NULL) {
+        result->watched[at] = sample_logprob(logits, *step->watch, lse);
+    }
+}
+
 static void consume_decode(struct seq *seq, const struct seq_tools *tools,
     struct sample_scratch *scratch, const float *logits)
 {
     const struct plan_step *step = current_step(seq);
-    struct step_result *result = current_result(seq);
     int32_t banned[SEQ_BANNED_MAX];
     struct sample_request request = {
         .sampling = &seq->item->sampling,
@@ -332,13 +350,9 @@ static void consume_decode(struct seq *seq, const struct seq_tools *tools,
         seq_fail(seq, err, "no finite logit is left to sample from");
         return;
     }
-    if (step->top_logprobs >= 0) {
+    if (step->top_logprobs >= 0 || step->watch != NULL) {
         double lse = tools->kernels->log_sum_exp(logits, tools->vocab);
-        result->logprobs[seq->step_tokens] = sample_logprob(logits, token, lse);
-        if (step->top_logprobs > 0) {
-            (void)sample_top(logits, tools->vocab, lse, step->top_logprobs,
-                result->top + (size_t)seq->step_tokens * (size_t)step->top_logprobs);
-        }
+        record_logprobs(seq, tools, logits, lse, token);
     }
     take_token(seq, tools, token);
 }

@@ -61,7 +61,8 @@ static void random_generate(struct random_plan *p, struct dice *dice)
         .tokens_min = roll(dice, 4),
         .stops = &p->stop,
         .stop_count = roll(dice, 2),
-        .top_logprobs = roll(dice, 3)};
+        .top_logprobs = roll(dice, 3),
+        .watch = roll(dice, 2) == 0 ? NULL : p->forced};
     item->sampling.temperature = roll(dice, 2) == 0 ? 0.0f : 1.5f;
     item->sampling.frequency_penalty = 0.5f;
 }
@@ -130,6 +131,9 @@ static void assert_same_step(
     assert_memory_equal(a->logprobs, b->logprobs, tokens * sizeof(float));
     if (step->kind == STEP_DECODE) {
         assert_memory_equal(a->text, b->text, (size_t)a->text_bytes);
+        if (step->watch != NULL) {
+            assert_memory_equal(a->watched, b->watched, tokens * sizeof(float));
+        }
         if (step->top_logprobs > 0) {
             assert_memory_equal(
                 a->top, b->top, tokens * (size_t)step->top_logprobs * sizeof(struct token_logprob));

@@ -213,6 +213,12 @@ static void bias_id(int32_t past)
     items[0].sampling.logit_bias_count = 1;
     biases[0].token = VOCAB - 1 + past;
 }
+static void watch_id(int32_t past)
+{
+    static int32_t watched;
+    watched = VOCAB - 1 + past;
+    steps[0].watch = &watched;
+}
 static void temperature(int32_t past)
 {
     items[0].sampling.temperature = past ? NAN : 10.0f;
@@ -247,6 +253,7 @@ static const struct {
     {"empty stop", stop_empty, ERR_LIMIT, "items[0].steps[0].stops"},
     {"stop tokens", stop_ids, ERR_LIMIT, "items[0].steps[0].stop_tokens"},
     {"stop token id", stop_id, ERR_LIMIT, "items[0].steps[0].stop_tokens"},
+    {"watched id", watch_id, ERR_INVALID, "items[0].steps[0].watch"},
     {"forced id", force_id, ERR_INVALID, "items[0].steps[1].tokens"},
     {"nothing forced", force_none, ERR_INVALID, "items[0].steps[1].tokens"},
     {"choices", choice_count, ERR_LIMIT, "items[0].steps[1].choices"},

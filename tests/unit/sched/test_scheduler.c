@@ -285,6 +285,42 @@ static void test_long_prompt_does_not_hold_up_a_stream(void **state)
     fake_host_close(&host);
 }
 
+/* What a DECODE notes of a watched token is what scoring that token after each prefix gives. */
+static void test_watched_token_is_scored(void **state)
+{
+    (void)state;
+    enum { PROMPT = 20, DECODED = 6 };
+    struct fake_host host;
+    struct random_plan decode, score;
+    int32_t watched = 77;
+    fake_host_open(&host, 4, 64, 128, 1);
+    struct job *job = simple_job(&host, &decode, KIND_GENERATE, PROMPT, DECODED);
+    decode.steps[0].watch = &watched;
+    decode.items[0].sampling.temperature = 1;
+    fake_job_submit(&host, job);
+    fake_host_run(&host, 100);
+    const struct step_result *step = &job->results[0].steps[0];
+    assert_in_range(step->token_count, 2, DECODED);
+    for (int32_t k = 0; k < step->token_count; k++) {
+        struct job *scoring = simple_job(&host, &score, KIND_GENERATE, PROMPT, DECODED);
+        memcpy(score.tokens, decode.tokens, PROMPT * sizeof *score.tokens);
+        memcpy(score.tokens + PROMPT, step->tokens, (size_t)k * sizeof *score.tokens);
+        score.items[0].token_count = PROMPT + k;
+        score.steps[0] = (struct plan_step){.kind = STEP_FORCE,
+            .read_row = -1,
+            .position = -1,
+            .tokens = &watched,
+            .token_count = 1};
+        fake_job_submit(&host, scoring);
+        fake_host_run(&host, 100);
+        assert_memory_equal(
+            scoring->results[0].steps[0].logprobs, &step->watched[k], sizeof(float));
+        fake_job_free(scoring);
+    }
+    fake_job_free(job);
+    fake_host_close(&host);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_full_event_ring_pauses_only_its_stream),
         cmocka_unit_test(test_kinds_share_a_step),
         cmocka_unit_test(test_long_prompt_does_not_hold_up_a_stream),
+        cmocka_unit_test(test_watched_token_is_scored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
