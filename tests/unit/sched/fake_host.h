@@ -1,23 +1,20 @@
 /*
- * A network that is no network: two layers whose "attention" is a hash of exactly the slots the
- * mask rule shows, kept in the real page pool. Whatever the scheduler gets wrong (a page mixed up,
- * a row that attends too early, a neighbour's slot seen) changes the hash, and with it the answer.
+ * The scheduler's surroundings for tests: a fake network (fake_network.h), a clock that every pass
+ * moves by a fixed time, and counters of what was reported.
  */
 #ifndef TESTS_UNIT_SCHED_FAKE_HOST_H
 #define TESTS_UNIT_SCHED_FAKE_HOST_H
 
 #include "engine/sched/scheduler.h"
+#include "tests/unit/sched/fake_network.h"
 
 enum {
-    FAKE_VOCAB = 300,
-    FAKE_HIDDEN = 8,
-    FAKE_UNITS = 4,
     FAKE_CONTEXT = 256,
-    FAKE_PAGE_SLOTS = 16,
     FAKE_JOBS = 64,
 };
 
 struct fake_host {
+    struct fake_network network;
     struct pages pages;
     struct threads *threads;
     struct tokenizer *tokenizer;
@@ -28,7 +25,6 @@ struct fake_host {
     int64_t step_us; /* how far the clock moves in a pass */
     int32_t done_count;
     int32_t progress_count;
-    int32_t poison_token; /* a prompt holding it is "not finite"; -1 = none */
     int32_t rows_max_seen;
 };
 

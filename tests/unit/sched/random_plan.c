@@ -6,12 +6,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <string.h>
-#include "engine/base/rng.h"
-
-int32_t roll(struct dice *dice, int32_t sides)
-{
-    return (int32_t)(rng_uniform(dice->seed, 7, dice->count++) * sides);
-}
 
 static void random_embed(struct random_plan *p, struct dice *dice)
 {

@@ -6,6 +6,7 @@
 #define TESTS_UNIT_SCHED_RANDOM_PLAN_H
 
 #include "engine/job.h"
+#include "tests/dice.h"
 
 enum { PLAN_TOKENS = 128, PLAN_STEPS = 6 };
 
@@ -20,11 +21,6 @@ struct random_plan {
     struct stop_string stop;
 };
 
-struct dice {
-    uint64_t seed, count;
-};
-
-int32_t roll(struct dice *dice, int32_t sides); /* 0..sides-1 */
 /* A plan that is valid for a vocabulary of that size (at least 300) and a context of 256. */
 void random_plan(struct random_plan *p, struct dice *dice, int32_t vocab);
 /* Fails the test unless both jobs completed with the same bits. */

@@ -149,7 +149,7 @@ static void test_poisoned_row_fails_alone(void **state)
     struct random_plan plans[2];
     struct job *bad = simple_job(&host, &plans[0], KIND_GENERATE, 5, 4);
     struct job *good = simple_job(&host, &plans[1], KIND_GENERATE, 6, 4);
-    plans[0].tokens[2] = host.poison_token = 299;
+    plans[0].tokens[2] = host.network.poison_token = 299;
     fake_job_submit(&host, bad);
     fake_job_submit(&host, good);
     fake_host_run(&host, 50);
