@@ -38,8 +38,9 @@ struct run {
      * context of a context row. */
     struct slots *slots;
     int32_t adapter, steering; /* 0 = none; nothing else exists yet */
-    enum err err; /* written: ERR_OK, or ERR_NON_FINITE when a K/V or hidden value was: then its
-                     reads and pages hold nothing of use */
+    enum err err; /* written by each pass: ERR_OK, or ERR_NON_FINITE when a K/V or hidden value
+                     was: then its reads and pages hold nothing of use, and later units must not
+                     run */
 };
 
 /* What is read from a row after the final norm. */

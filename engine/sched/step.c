@@ -343,7 +343,8 @@ static unsigned pass_kinds(const struct sched_pass *pass)
     return kinds;
 }
 
-/* Runs the next units of the parked block: as many as the rows left in the budget pay for. */
+/* Runs the next units of the parked block: as many as the rows left in the budget pay for. A block
+ * with a number that is not finite ends here: its run's err is of this pass alone. */
 static int32_t run_park(struct scheduler *scheduler, int32_t budget)
 {
     struct seq *seq = scheduler->park_owner;
@@ -353,7 +354,7 @@ static int32_t run_park(struct scheduler *scheduler, int32_t budget)
     scheduler->host.forward(scheduler->host.context, &scheduler->park.batch, seq->unit, unit_to);
     int32_t worth = MAX(1, (unit_to - seq->unit) * rows / scheduler->host.units);
     seq->unit = unit_to;
-    if (unit_to == scheduler->host.units) {
+    if (unit_to == scheduler->host.units || scheduler->park.batch.runs[0].err != ERR_OK) {
         seq->leases_park = false;
         scheduler->park_owner = NULL;
         pass_consume(scheduler, &scheduler->park);

@@ -161,6 +161,23 @@ static void test_poisoned_row_fails_alone(void **state)
     fake_host_close(&host);
 }
 
+/* The same for a block that runs unit by unit: a pass over later units starts without the failure
+ * of an earlier one, so the scheduler has to remember it. */
+static void test_poisoned_block_in_slices_fails(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    fake_host_open(&host, 4, 64, 64, 1);
+    struct random_plan plan;
+    struct job *job = simple_job(&host, &plan, KIND_EMBED, 120, 0);
+    plan.tokens[70] = host.network.poison_token = 299;
+    fake_job_submit(&host, job);
+    fake_host_run(&host, 50);
+    assert_int_equal(job->err, ERR_NON_FINITE);
+    fake_job_free(job);
+    fake_host_close(&host);
+}
+
 static void test_deadline_ends_job(void **state)
 {
     (void)state;
@@ -327,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_same_alone_and_together),
         cmocka_unit_test(test_cancels),
         cmocka_unit_test(test_poisoned_row_fails_alone),
+        cmocka_unit_test(test_poisoned_block_in_slices_fails),
         cmocka_unit_test(test_deadline_ends_job),
         cmocka_unit_test(test_job_that_waits_too_long_ends),
         cmocka_unit_test(test_full_event_ring_pauses_only_its_stream),
