@@ -6,6 +6,7 @@
  * chosen unasked.
  */
 #include <string.h>
+#include "engine/base/attr.h"
 #include "engine/kernels/rungs.h"
 
 #if defined(__x86_64__)
@@ -13,7 +14,7 @@
 #endif
 
 /* In the order of the ladder; each can run what the ones before it can. */
-enum level { LEVEL_REF, LEVEL_AVX2, LEVEL_COUNT };
+enum level { LEVEL_REF, LEVEL_AVX2, LEVEL_AVX512, LEVEL_COUNT };
 
 struct step {
     const char *name;
@@ -24,9 +25,11 @@ struct step {
 static const struct step steps[LEVEL_COUNT] = {
     [LEVEL_REF] = {"ref", rung_ref_fill, "nothing"},
 #if defined(__x86_64__)
-    [LEVEL_AVX2] = {"avx2", rung_avx2_fill, "AVX2, FMA and F16C"},
+    [LEVEL_AVX2] = {"avx2", rung_fill_avx2, "AVX2, FMA and F16C"},
+    [LEVEL_AVX512] = {"avx512", rung_fill_avx512, "AVX-512 F, BW, DQ and VL"},
 #else
     [LEVEL_AVX2] = {"avx2", NULL, "an x86-64 CPU"},
+    [LEVEL_AVX512] = {"avx512", NULL, "an x86-64 CPU"},
 #endif
 };
 
@@ -37,12 +40,17 @@ static enum level level_of_cpu(void)
 #if defined(__x86_64__)
     unsigned eax, ebx, ecx, edx;
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0) {
-        return LEVEL_AVX2;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        __get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_F16C) == 0) {
+        return LEVEL_REF;
     }
-#endif
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
+               ? LEVEL_AVX512
+               : LEVEL_AVX2;
+#else
     return LEVEL_REF;
+#endif
 }
 
 static void climb(struct kernels *table, enum level level)
@@ -57,6 +65,7 @@ const char *const *kernels_available(void)
     static const char *const names[LEVEL_COUNT][2][LEVEL_COUNT + 2] = {
         [LEVEL_REF] = {{"ref"}, {"ref", "blas"}},
         [LEVEL_AVX2] = {{"ref", "avx2"}, {"ref", "blas", "avx2"}},
+        [LEVEL_AVX512] = {{"ref", "avx2", "avx512"}, {"ref", "blas", "avx2", "avx512"}},
     };
     return names[level_of_cpu()][rung_blas_usable()];
 }
@@ -75,7 +84,7 @@ enum err kernels_select(const char *name, struct kernels *out, struct err_info *
 {
     const enum level best = level_of_cpu();
     if (name == NULL) {
-        climb(out, best);
+        climb(out, MIN(best, LEVEL_AVX2)); /* avx512 is still being measured */
         return ERR_OK;
     }
     if (strcmp(name, "blas") == 0) {

@@ -144,6 +144,13 @@ struct kernels check_rung(const char *name)
     return kernels;
 }
 
+bool check_twins(struct kernels *out_avx2, struct kernels *out_avx512)
+{
+    struct err_info info;
+    return kernels_select("avx2", out_avx2, &info) == ERR_OK &&
+           kernels_select("avx512", out_avx512, &info) == ERR_OK;
+}
+
 double check_gamma(int32_t n)
 {
     const double nu = (double)n * 0x1p-24;

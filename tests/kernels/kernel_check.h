@@ -40,6 +40,9 @@ struct packed check_pack(struct check_random *random, const struct kernels *kern
 /* Selects a rung that must exist; fails the test otherwise. */
 struct kernels check_rung(const char *name);
 
+/* The two x86 rungs, which promise the same bits; false when this machine lacks one. */
+bool check_twins(struct kernels *out_avx2, struct kernels *out_avx512);
+
 /* gamma_n = n u / (1 - n u) with u = 2^-24: the relative bound of a sum of n rounded operations
  * (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). */
 double check_gamma(int32_t n);

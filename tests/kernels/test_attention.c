@@ -298,6 +298,38 @@ static void great_heads(void **state)
     }
 }
 
+/* The two x86 rungs promise the same bits. */
+static void twins_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct check_random random = check_random_open();
+    struct kernels avx2, avx512;
+    if (!check_twins(&avx2, &avx512)) {
+        print_message("skipped: no AVX-512\n");
+        skip();
+    }
+    static const int32_t head_dims[] = {64, 8, 80, 5, 128, 33, 72};
+    for (int32_t kind = 0; kind < 72; kind++) {
+        struct sequence s;
+        open_sequence(&random, kind % 2 == 0 ? KV_F16 : KV_F32, check_random_int(&random, 1, 180),
+            head_dims[kind % 7], &s);
+        choose_mask(&random, &s, kind / 2);
+        for (int32_t slot = 0; slot < s.slots; slot++) {
+            store_slot(&avx2, &s, slot);
+        }
+        float *want = run_all(&avx2, &s);
+        float *have = run_all(&avx512, &s);
+        for (int32_t row = 0; row < s.slots; row++) {
+            check_same_row(&avx512, &s, row, want, have, "from avx2's");
+        }
+        avx512.attention(&s.args, s.slots - 1, s.slots);
+        check_same_row(&avx512, &s, s.slots - 1, want, have, "from avx2's, alone");
+        check_free(want);
+        check_free(have);
+        close_sequence(&s);
+    }
+}
+
 /* ---- storing -------------------------------------------------------------------------------- */
 
 static void stores_the_reference_bits(void **state)
@@ -377,6 +409,7 @@ int main(void)
         cmocka_unit_test(every_mask_is_within_rounding),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(great_heads),
+        cmocka_unit_test(twins_give_the_same_bits),
         cmocka_unit_test(stores_the_reference_bits),
         cmocka_unit_test(refuses_what_does_not_fit),
     };

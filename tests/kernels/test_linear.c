@@ -10,7 +10,7 @@
  *                   most |w| + 2 |b|, and b at most the greatest |w| of its block, since b lies
  *                   between weights of a block that has integers c of both signs
  *   same bits       each row alone, in groups of every size 1 to 64, split by rows and by panels,
- *                   and shared out among threads
+ *                   and shared out among threads; and the two x86 rungs against each other
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -297,6 +297,56 @@ static void many_rows_and_long_rows(void **state)
     }
 }
 
+/* The first n rows by avx512, for every n, against all by avx2. */
+static void check_same_bits(const struct kernels *avx2, const struct kernels *avx512,
+    struct linear_case *c, int32_t rows_step)
+{
+    const size_t bytes = ((size_t)(c->rows - 1) * c->y_stride + (size_t)c->outputs) * sizeof(float);
+    float *want = check_alloc(bytes, 0);
+    avx2->linear(&c->packed, &c->activation, 0, c->rows, 0, c->packed.panels, want, c->y_stride);
+    for (int32_t rows = rows_step; rows <= c->rows; rows += rows_step) {
+        memset(c->y, 0xff, bytes);
+        avx512->linear(&c->packed, &c->activation, 0, rows, 0, c->packed.panels, c->y, c->y_stride);
+        for (size_t r = 0; r < (size_t)rows; r++) {
+            if (memcmp(c->y + r * c->y_stride, want + r * c->y_stride,
+                    (size_t)c->outputs * sizeof(float)) != 0) {
+                fail_msg("%s [%d, %d]: row %zu of %d differs between avx2 and avx512",
+                    tensor_type_word(c->type), c->outputs, c->inputs, r, rows);
+            }
+        }
+    }
+    check_free(want);
+}
+
+static void twins_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct check_random random = check_random_open();
+    struct kernels avx2, avx512;
+    if (!check_twins(&avx2, &avx512)) {
+        print_message("skipped: no AVX-512\n");
+        skip();
+    }
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
+        for (int repeat = 0; repeat < 2; repeat++) {
+            struct linear_case c =
+                open_case(&random, &avx2, (enum tensor_type)type, check_random_int(&random, 1, 150),
+                    random_inputs(&random, (enum tensor_type)type), ROWS_MAX);
+            check_same_bits(&avx2, &avx512, &c, 1);
+            close_case(&c);
+        }
+        /* Past every constant of the blocking. */
+        const int32_t extra = tensor_type_block((enum tensor_type)type);
+        struct linear_case few =
+            open_case(&random, &avx2, (enum tensor_type)type, 17, 32768 + extra, 3);
+        check_same_bits(&avx2, &avx512, &few, 1);
+        close_case(&few);
+        struct linear_case many = open_case(&random, &avx2, (enum tensor_type)type, 33, 1536, 251);
+        check_same_bits(&avx2, &avx512, &many, 251);
+        close_case(&many);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +354,7 @@ int main(void)
         cmocka_unit_test(every_rung_is_within_rounding),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(many_rows_and_long_rows),
+        cmocka_unit_test(twins_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,6 +165,59 @@ static void every_length_is_within_rounding(void **state)
     }
 }
 
+/* ---- the two x86 rungs ---------------------------------------------------------------------- */
+
+static void same_floats(const char *what, int32_t count, const float *a, const float *b)
+{
+    if (memcmp(a, b, (size_t)count * sizeof(float)) != 0) {
+        fail_msg("%s of %d differs between avx2 and avx512", what, count);
+    }
+}
+
+static void check_same_bits(struct check_random *random, const struct kernels *avx2,
+    const struct kernels *avx512, int32_t count)
+{
+    float *x = floats(random, count, 60);
+    float *y = floats(random, count, 2);
+    float *want = floats(random, count, 0);
+    float *have = floats(random, count, 0);
+    avx2->rms_norm(x, y, 1e-5f, count, want);
+    avx512->rms_norm(x, y, 1e-5f, count, have);
+    same_floats("rms_norm", count, want, have);
+    avx2->silu_mul(x, y, count, want);
+    avx512->silu_mul(x, y, count, have);
+    same_floats("silu_mul", count, want, have);
+    for (int style = ROPE_INTERLEAVED; style <= ROPE_HALF; style++) {
+        memcpy(want, x, (size_t)count * sizeof *x);
+        memcpy(have, x, (size_t)count * sizeof *x);
+        avx2->rope((enum rope_style)style, want, 1, count, count / 2 * 2, y);
+        avx512->rope((enum rope_style)style, have, 1, count, count / 2 * 2, y);
+        same_floats("rope", count, want, have);
+    }
+    const double want_sum = avx2->log_sum_exp(x, count);
+    const double have_sum = avx512->log_sum_exp(x, count);
+    assert_memory_equal(&want_sum, &have_sum, sizeof want_sum);
+    check_free(x);
+    check_free(y);
+    check_free(want);
+    check_free(have);
+}
+
+static void twins_give_the_same_bits(void **state)
+{
+    (void)state;
+    struct check_random random = check_random_open();
+    struct kernels avx2, avx512;
+    if (!check_twins(&avx2, &avx512)) {
+        print_message("skipped: no AVX-512\n");
+        skip();
+    }
+    for (int32_t count = 1; count <= 200; count++) {
+        check_same_bits(&random, &avx2, &avx512, count);
+    }
+    check_same_bits(&random, &avx2, &avx512, 4099);
+}
+
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 /* Few different values, so that ties are common; NaN and infinities among them. */
@@ -245,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length_is_within_rounding),
+        cmocka_unit_test(twins_give_the_same_bits),
         cmocka_unit_test(argmax_is_the_reference),
         cmocka_unit_test(argmax_of_few),
         cmocka_unit_test(one_number_that_is_not_finite),

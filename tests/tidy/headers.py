@@ -9,8 +9,10 @@ from pathlib import Path
 
 FLAGS = ["-std=c17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function",
          "-fsyntax-only", "-x", "c"]
-# Headers of one instruction set need its flags.
-ISA_FLAGS = {"engine/kernels/x86/": ["-mavx2", "-mfma", "-mf16c"]}
+# Headers of one instruction set need its flags; those of two rungs are tried with either's.
+AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+AVX512 = AVX2 + ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-DKERNELS_AVX512"]
+ISA_FLAGS = {"engine/kernels/x86/": (AVX2, AVX512)}
 LAYERS = ("engine", "api", "server", "schemas", "tests")
 
 
@@ -27,10 +29,11 @@ def main():
                      for path in (root / layer).rglob("*.h"))
     extra = [flag for folder in includes if folder for flag in ("-I", folder)]
     failed, special = 0, set()
-    for prefix, flags in ISA_FLAGS.items():
+    for prefix, choices in ISA_FLAGS.items():
         own = [header for header in headers if header.startswith(prefix)]
         special |= set(own)
-        failed |= compile_alone(compiler, root, extra + flags, own)
+        for flags in choices:
+            failed |= compile_alone(compiler, root, extra + flags, own)
     rest = [header for header in headers if header not in special]
     failed |= compile_alone(compiler, root, extra, rest)
     print(f"{len(headers)} headers")

@@ -9,7 +9,7 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
-#define UNROLL _Pragma("GCC unroll 8") /* more than any count used */
+#define UNROLL _Pragma("GCC unroll 16") /* more than any count used */
 #define NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 

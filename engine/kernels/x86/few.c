@@ -9,16 +9,15 @@
  * asked for one by one: a burst would fill the buffers of the first-level cache, and loads
  * would wait. For more rows arithmetic is, which a burst disturbs less.
  */
-#include <immintrin.h>
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/avx2.h"
+#include "engine/kernels/x86/x86.h"
 #include "engine/kernels/x86/unroll.h"
-#include "engine/kernels/x86/panel_avx2.h"
+#include "engine/kernels/x86/panel_lanes.h"
 
 enum {
     ROWS_MAX = 4,
     PANELS_MAX = 4,
-    VECTORS_MAX = 2 * PANELS_MAX,
+    VECTORS_MAX = PANELS_MAX * PANEL_VECTORS,
     AHEAD_BYTES = 2048, /* prefetched before use */
     SUB_QUADS = 2 * PART_QUADS,
 };
@@ -43,25 +42,25 @@ ALWAYS_INLINE void prefetch(const struct few_job *job, int panels, size_t at, si
  * take one input after another. */
 ALWAYS_INLINE void add_quad(enum tensor_type type, const struct sub_block at[VECTORS_MAX], int part,
     int quad, const float *const x[ROWS_MAX], size_t input, const int rows, const int vectors,
-    __m256 sums[ROWS_MAX][VECTORS_MAX])
+    floats sums[ROWS_MAX][VECTORS_MAX])
 {
     if (rows == 1) {
-        __m256 ones[QUAD];
+        floats ones[QUAD];
         UNROLL
         for (int i = 0; i < QUAD; i++) {
-            ones[i] = _mm256_broadcast_ss(x[0] + input + i);
+            ones[i] = floats_all(x[0][input + i]);
         }
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const __m256i q = panel_quad(type, &at[v], part, quad);
+            const ints q = panel_quad(type, &at[v], part, quad);
             UNROLL
             for (int i = 0; i < QUAD; i++) {
-                sums[0][v] = _mm256_fmadd_ps(ones[i], panel_number(q, i), sums[0][v]);
+                sums[0][v] = floats_fma(ones[i], panel_number(q, i), sums[0][v]);
             }
         }
         return;
     }
-    __m256i q[VECTORS_MAX];
+    ints q[VECTORS_MAX];
     UNROLL
     for (int v = 0; v < vectors; v++) {
         q[v] = panel_quad(type, &at[v], part, quad);
@@ -70,50 +69,50 @@ ALWAYS_INLINE void add_quad(enum tensor_type type, const struct sub_block at[VEC
     for (int i = 0; i < QUAD; i++) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const __m256 c = panel_number(q[v], i);
+            const floats c = panel_number(q[v], i);
             UNROLL
             for (int r = 0; r < rows; r++) {
-                const __m256 one = _mm256_broadcast_ss(x[r] + input + i);
-                sums[r][v] = _mm256_fmadd_ps(one, c, sums[r][v]);
+                const floats one = floats_all(x[r][input + i]);
+                sums[r][v] = floats_fma(one, c, sums[r][v]);
             }
         }
     }
 }
 
-ALWAYS_INLINE void clear(const int rows, const int vectors, __m256 sums[ROWS_MAX][VECTORS_MAX])
+ALWAYS_INLINE void clear(const int rows, const int vectors, floats sums[ROWS_MAX][VECTORS_MAX])
 {
     UNROLL
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            sums[r][v] = _mm256_setzero_ps();
+            sums[r][v] = floats_zero();
         }
     }
 }
 
 /* What y holds before the chain that begins at `input`. */
-ALWAYS_INLINE __m256 sum_so_far(const struct few_job *job, const float *y, size_t input)
+ALWAYS_INLINE floats sum_so_far(const struct few_job *job, const float *y, size_t input)
 {
-    return input > 0 || job->resume ? _mm256_loadu_ps(y) : _mm256_setzero_ps();
+    return input > 0 || job->resume ? floats_load(y) : floats_zero();
 }
 
 /* y += a sum(c x) + b sum(x) at the end of the chain that began at `input`. */
 ALWAYS_INLINE void put_chain(enum tensor_type type, const struct few_job *job, const int rows,
     const int vectors, const struct sub_block at[VECTORS_MAX], int part, size_t input,
-    __m256 sums[ROWS_MAX][VECTORS_MAX])
+    floats sums[ROWS_MAX][VECTORS_MAX])
 {
     UNROLL
     for (int v = 0; v < vectors; v++) {
         const struct affine f = panel_affine(type, &at[v], part);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            float *y = job->y + (size_t)r * job->y_stride + 8 * v;
-            __m256 sum = sum_so_far(job, y, input);
+            float *y = job->y + (size_t)r * job->y_stride + v * LANES;
+            floats sum = sum_so_far(job, y, input);
             if (panel_has_minima(type)) {
                 const float *x_sums = job->x_sums + (size_t)r * job->x_sums_stride;
-                sum = _mm256_fmadd_ps(f.b, _mm256_broadcast_ss(x_sums + input / SUB_BLOCK), sum);
+                sum = floats_fma(f.b, floats_all(x_sums[input / SUB_BLOCK]), sum);
             }
-            _mm256_storeu_ps(y, _mm256_fmadd_ps(f.a, sums[r][v], sum));
+            floats_store(y, floats_fma(f.a, sums[r][v], sum));
         }
     }
 }
@@ -125,15 +124,15 @@ ALWAYS_INLINE void add_sub_block(enum tensor_type type, const struct few_job *jo
     const size_t sub_bytes = panel_block_bytes(type) / (panel_is_k(type) ? SUPER_SUBS : 1);
     const size_t sub_at = input / SUB_BLOCK * sub_bytes;
     if (rows > 1) {
-        prefetch(job, vectors / 2, sub_at, sub_bytes);
+        prefetch(job, vectors / PANEL_VECTORS, sub_at, sub_bytes);
     }
     struct sub_block at[VECTORS_MAX];
     UNROLL
     for (int v = 0; v < vectors; v++) {
-        const unsigned char *panel = job->panel + (size_t)(v / 2) * job->panel_bytes;
-        at[v] = panel_sub_block(type, panel, (int32_t)(input / SUB_BLOCK), v % 2);
+        const unsigned char *panel = job->panel + (size_t)(v / PANEL_VECTORS) * job->panel_bytes;
+        at[v] = panel_sub_block(type, panel, (int32_t)(input / SUB_BLOCK), v % PANEL_VECTORS);
     }
-    __m256 sums[ROWS_MAX][VECTORS_MAX];
+    floats sums[ROWS_MAX][VECTORS_MAX];
     clear(rows, vectors, sums);
     UNROLL
     for (int part = 0; part < 2; part++) {
@@ -141,7 +140,7 @@ ALWAYS_INLINE void add_sub_block(enum tensor_type type, const struct few_job *jo
         for (int quad = 0; quad < PART_QUADS; quad++) {
             if (rows == 1) {
                 const size_t whole = (size_t)(part * PART_QUADS + quad);
-                prefetch(job, vectors / 2, sub_at + whole * (sub_bytes / SUB_QUADS), 1);
+                prefetch(job, vectors / PANEL_VECTORS, sub_at + whole * (sub_bytes / SUB_QUADS), 1);
             }
             const size_t first = input + (size_t)((part * PART_QUADS + quad) * QUAD);
             add_quad(type, at, part, quad, x, first, rows, vectors, sums);
@@ -156,16 +155,16 @@ ALWAYS_INLINE void add_sub_block(enum tensor_type type, const struct few_job *jo
 
 ALWAYS_INLINE void add_float(enum tensor_type type, const struct few_job *job,
     const float *const x[ROWS_MAX], const int rows, const int vectors, size_t input,
-    __m256 sums[ROWS_MAX][VECTORS_MAX])
+    floats sums[ROWS_MAX][VECTORS_MAX])
 {
     UNROLL
     for (int v = 0; v < vectors; v++) {
-        const unsigned char *panel = job->panel + (size_t)(v / 2) * job->panel_bytes;
-        const __m256 w = panel_float(type, panel, input, v % 2);
+        const unsigned char *panel = job->panel + (size_t)(v / PANEL_VECTORS) * job->panel_bytes;
+        const floats w = panel_float(type, panel, input, v % PANEL_VECTORS);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const __m256 one = _mm256_broadcast_ss(x[r] + input);
-            sums[r][v] = _mm256_fmadd_ps(one, w, sums[r][v]);
+            const floats one = floats_all(x[r][input]);
+            sums[r][v] = floats_fma(one, w, sums[r][v]);
         }
     }
 }
@@ -176,8 +175,8 @@ ALWAYS_INLINE void add_floats(enum tensor_type type, const struct few_job *job,
 {
     const size_t number_bytes = type == TENSOR_F32 ? WORD_BYTES : F16_BYTES;
     const size_t line_inputs = 64 / number_bytes;
-    const int vectors = 2 * panels;
-    __m256 sums[ROWS_MAX][VECTORS_MAX];
+    const int vectors = PANEL_VECTORS * panels;
+    floats sums[ROWS_MAX][VECTORS_MAX];
     clear(rows, vectors, sums);
     for (size_t input = from; input < to; input++) {
         if (input % line_inputs == 0) {
@@ -189,8 +188,8 @@ ALWAYS_INLINE void add_floats(enum tensor_type type, const struct few_job *job,
     for (int r = 0; r < rows; r++) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            float *y = job->y + (size_t)r * job->y_stride + 8 * v;
-            _mm256_storeu_ps(y, _mm256_add_ps(sum_so_far(job, y, from), sums[r][v]));
+            float *y = job->y + (size_t)r * job->y_stride + v * LANES;
+            floats_store(y, sum_so_far(job, y, from) + sums[r][v]);
         }
     }
 }
@@ -211,19 +210,20 @@ ALWAYS_INLINE void run(
         return;
     }
     for (size_t input = 0; input < inputs; input += SUB_BLOCK) {
-        add_sub_block(type, job, x, rows, 2 * panels, input);
+        add_sub_block(type, job, x, rows, PANEL_VECTORS * panels, input);
     }
 }
 
 /* type, rows, panels side by side */
-#define FEW_MAP(X, type)                                                                           \
+#define FEW_BOTH(X, type)                                                                          \
     X(type, 1, 1)                                                                                  \
-    X(type, 1, 2)                                                                                  \
-    X(type, 1, 4)                                                                                  \
-    X(type, 2, 1)                                                                                  \
-    X(type, 2, 2)                                                                                  \
-    X(type, 3, 1)                                                                                  \
-    X(type, 4, 1)
+    X(type, 1, 2) X(type, 1, 4) X(type, 2, 1) X(type, 2, 2) X(type, 3, 1) X(type, 4, 1)
+#if defined(KERNELS_AVX512)
+#define FEW_MAP(X, type)                                                                           \
+    FEW_BOTH(X, type) X(type, 2, 4) X(type, 3, 2) X(type, 3, 4) X(type, 4, 2) X(type, 4, 4)
+#else
+#define FEW_MAP(X, type) FEW_BOTH(X, type)
+#endif
 
 #define FEW(type, rows, panels)                                                                    \
     static void few_##type##_##rows##_##panels(const struct few_job *job)                          \
@@ -234,7 +234,7 @@ ALWAYS_INLINE void run(
 TENSOR_TYPE_MAP(X)
 #undef X
 
-int32_t few_avx2(enum tensor_type type, const struct few_job *job, int32_t rows, int32_t panels)
+int32_t ISA(few)(enum tensor_type type, const struct few_job *job, int32_t rows, int32_t panels)
 {
     typedef void few_fn(const struct few_job *job);
 #define ENTRY(type, rows, panels) [rows][panels] = few_##type##_##rows##_##panels,
@@ -244,7 +244,10 @@ int32_t few_avx2(enum tensor_type type, const struct few_job *job, int32_t rows,
 #undef X
 #undef ENTRY
     ASSERT(rows >= 1 && rows <= ROWS_MAX && panels >= 1);
-    const int32_t taken = rows == 1 && panels >= 4 ? 4 : rows <= 2 && panels >= 2 ? 2 : 1;
+    int32_t taken = MIN(panels, PANELS_MAX);
+    while (table[type][rows][taken] == NULL) {
+        taken--;
+    }
     table[type][rows][taken](job);
     return taken;
 }

@@ -1,70 +1,70 @@
 /*
  * Scores and values of a single row: decoding, where keys and values are read once and turning them
- * to float in a tile first would cost as much again. The chains of FMAs are those of tile_avx2, so
- * the bits are the same.
+ * to float in a tile first would cost as much again. The chains of FMAs are those of tile.c, so the
+ * bits are the same.
  */
-#include <immintrin.h>
 #include "engine/base/attr.h"
-#include "engine/kernels/x86/avx2.h"
+#include "engine/kernels/x86/lanes.h"
 #include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/x86/x86.h"
 
 enum {
-    LANES = 8,
-    SIDE_BY_SIDE = 8, /* chains: enough to hide the latency of FMA */
+    SIDE_BY_SIDE = 64 / LANES, /* chains, of a block of slots: enough to hide the latency of FMA */
+    TILE_VECTORS = KV_TILE / LANES,
 };
 
-ALWAYS_INLINE __m256 number(enum kv_type type, const void *numbers, size_t index)
+ALWAYS_INLINE floats number(enum kv_type type, const void *numbers, size_t index)
 {
     if (type == KV_F32) {
-        return _mm256_loadu_ps((const float *)numbers + index);
+        return floats_load((const float *)numbers + index);
     }
-    const void *at = (const uint16_t *)numbers + index;
-    return _mm256_cvtph_ps(_mm_loadu_si128(at));
+    return floats_of_f16((const uint16_t *)numbers + index);
 }
 
 /* scores[16 t + lane] = sum over d of q[d] K[t][d][lane] for `count` tiles. */
 ALWAYS_INLINE void score_tiles(enum kv_type type, const float *q, int32_t dims,
     const void *const tiles[], const int count, float *scores)
 {
-    __m256 sums[SIDE_BY_SIDE];
+    floats sums[SIDE_BY_SIDE];
     UNROLL
-    for (int v = 0; v < 2 * count; v++) {
-        sums[v] = _mm256_setzero_ps();
+    for (int v = 0; v < TILE_VECTORS * count; v++) {
+        sums[v] = floats_zero();
     }
     for (size_t d = 0; d < (size_t)dims; d++) {
-        const __m256 one = _mm256_broadcast_ss(q + d);
+        const floats one = floats_all(q[d]);
         UNROLL
-        for (int v = 0; v < 2 * count; v++) {
-            const __m256 keys = number(type, tiles[v / 2], d * KV_TILE + (size_t)(v % 2) * LANES);
-            sums[v] = _mm256_fmadd_ps(one, keys, sums[v]);
+        for (int v = 0; v < TILE_VECTORS * count; v++) {
+            const floats keys = number(
+                type, tiles[v / TILE_VECTORS], d * KV_TILE + (size_t)(v % TILE_VECTORS) * LANES);
+            sums[v] = floats_fma(one, keys, sums[v]);
         }
     }
     UNROLL
-    for (int v = 0; v < 2 * count; v++) {
-        _mm256_storeu_ps(scores + v * LANES, sums[v]);
+    for (int v = 0; v < TILE_VECTORS * count; v++) {
+        floats_store(scores + v * LANES, sums[v]);
     }
 }
 
-/* sums[8 v + lane] += sum over slots of p[slot] V[slot][8 v + lane] for `vectors` vectors. */
+/* sums[d] += sum over slots of p[slot] V[slot][d] for d in `vectors` vectors from `first` on. */
 ALWAYS_INLINE void add_slots(enum kv_type type, const float *p, int32_t slots, const void *values,
     size_t first, size_t dims, const int vectors, float *out)
 {
-    __m256 sums[SIDE_BY_SIDE];
+    floats sums[SIDE_BY_SIDE];
     UNROLL
     for (int v = 0; v < vectors; v++) {
-        sums[v] = _mm256_loadu_ps(out + v * LANES);
+        sums[v] = floats_load(out + v * LANES);
     }
     for (size_t slot = 0; slot < (size_t)slots; slot++) {
-        const __m256 one = _mm256_broadcast_ss(p + slot);
+        const floats one = floats_all(p[slot]);
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const __m256 v8 = number(type, values, slot * dims + first + (size_t)v * LANES);
-            sums[v] = _mm256_fmadd_ps(one, v8, sums[v]);
+            const floats w = number(type, values, slot * dims + first + (size_t)v * LANES);
+            sums[v] = floats_fma(one, w, sums[v]);
         }
     }
     UNROLL
     for (int v = 0; v < vectors; v++) {
-        _mm256_storeu_ps(out + v * LANES, sums[v]);
+        floats_store(out + v * LANES, sums[v]);
     }
 }
 
@@ -92,7 +92,7 @@ ALWAYS_INLINE void add_all(
     }
 }
 
-void decode_avx2_scores(enum kv_type type, const float *q, int32_t dims, const void *const tiles[],
+void ISA(decode_scores)(enum kv_type type, const float *q, int32_t dims, const void *const tiles[],
     int32_t count, float *scores)
 {
     if (type == KV_F16) {
@@ -102,7 +102,7 @@ void decode_avx2_scores(enum kv_type type, const float *q, int32_t dims, const v
     }
 }
 
-void decode_avx2_values(
+void ISA(decode_values)(
     enum kv_type type, const float *p, int32_t slots, const void *values, int32_t dims, float *sums)
 {
     if (type == KV_F16) {

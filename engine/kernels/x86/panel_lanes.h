@@ -1,6 +1,6 @@
 /*
  * Reading panels: the weights of eight outputs at a time, exactly. Shared by the kernel that
- * unpacks panels (unpack_avx2.c) and the one that multiplies straight from them (few_avx2.c).
+ * unpacks panels (unpack.c) and the one that multiplies straight from them (few.c).
  * Every function is inlined with a constant type.
  *
  * A weight of a block format is a c + b: c is a small integer in the middle of its range
@@ -20,30 +20,31 @@
  * four, which a makes good.
  *
  * All block formats are walked in sub-blocks of 32 inputs, of eight quads in two parts.
- * `half` chooses the outputs: 0 the first eight, 1 the others.
+ * `vector` chooses the outputs: LANES of them, of which a panel has one or two vectors.
  */
-#ifndef ENGINE_KERNELS_X86_PANEL_AVX2_H
-#define ENGINE_KERNELS_X86_PANEL_AVX2_H
+#ifndef ENGINE_KERNELS_X86_PANEL_LANES_H
+#define ENGINE_KERNELS_X86_PANEL_LANES_H
 
-#include <immintrin.h>
 #include "engine/kernels/kernels.h"
+#include "engine/kernels/x86/lanes.h"
 #include "engine/kernels/x86/unroll.h"
 
 enum {
-    QUAD = 4,                       /* inputs of a word */
-    SUB_BLOCK = 32,                 /* inputs */
-    PART_QUADS = 4,                 /* of half a sub-block */
-    SUPER_SUBS = 8,                 /* sub-blocks of a K-quant block */
+    QUAD = 4,       /* inputs of a word */
+    SUB_BLOCK = 32, /* inputs */
+    PART_QUADS = 4, /* of half a sub-block */
+    SUPER_SUBS = 8, /* sub-blocks of a K-quant block */
+    PANEL_VECTORS = PANEL_OUTPUTS / LANES,
     F16_BYTES = 2 * PANEL_OUTPUTS,  /* one f16 of each output */
     WORD_BYTES = 4 * PANEL_OUTPUTS, /* one word of each output */
 };
 
 /* weight = a c + b, a divided by the power of two that panel_number multiplies c by. */
 struct affine {
-    __m256 a, b;
+    floats a, b;
 };
 
-/* One half of one sub-block: its block's f16 numbers and words, and its number in the block. */
+/* One vector of one sub-block: its block's f16 numbers and words, and its number in the block. */
 struct sub_block {
     const unsigned char *f16, *words;
     int sub;
@@ -78,37 +79,25 @@ ALWAYS_INLINE size_t panel_block_bytes(enum tensor_type type)
 }
 
 ALWAYS_INLINE struct sub_block panel_sub_block(
-    enum tensor_type type, const unsigned char *panel, int32_t index, int half)
+    enum tensor_type type, const unsigned char *panel, int32_t index, int vector)
 {
     const int32_t block = panel_is_k(type) ? index / SUPER_SUBS : index;
     const unsigned char *at = panel + (size_t)block * panel_block_bytes(type);
     return (struct sub_block){
-        at + half * (F16_BYTES / 2),
-        at + panel_halves(type) * F16_BYTES + half * (WORD_BYTES / 2),
+        at + vector * 2 * LANES,
+        at + panel_halves(type) * F16_BYTES + vector * 4 * LANES,
         panel_is_k(type) ? index % SUPER_SUBS : 0,
     };
 }
 
-ALWAYS_INLINE __m256 panel_f16(const unsigned char *at)
+ALWAYS_INLINE ints panel_word(const unsigned char *words, int index)
 {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
+    return ints_load(words + index * WORD_BYTES);
 }
 
-ALWAYS_INLINE __m256i panel_word(const unsigned char *words, int index)
+ALWAYS_INLINE ints bytes_and(ints v, uint32_t byte)
 {
-    return _mm256_loadu_si256((const __m256i *)(const void *)(words + index * WORD_BYTES));
-}
-
-ALWAYS_INLINE __m256i bytes_and(__m256i v, uint32_t byte)
-{
-    return _mm256_and_si256(v, _mm256_set1_epi32((int)(byte * 0x01010101u)));
-}
-
-/* By a number that is known when it runs only. */
-ALWAYS_INLINE __m256i shifted_right(__m256i v, int by)
-{
-    return by >= 0 ? _mm256_srl_epi32(v, _mm_cvtsi32_si128(by))
-                   : _mm256_sll_epi32(v, _mm_cvtsi32_si128(-by));
+    return v & ints_all((int)(byte * 0x01010101u));
 }
 
 /* ---- a and b -------------------------------------------------------------------------------- */
@@ -134,48 +123,48 @@ ALWAYS_INLINE int panel_chain(enum tensor_type type)
     return type == TENSOR_Q6_K ? SUB_BLOCK / 2 : SUB_BLOCK;
 }
 
-ALWAYS_INLINE struct affine affine_of(enum tensor_type type, __m256 a, __m256 minimum)
+ALWAYS_INLINE struct affine affine_of(enum tensor_type type, floats a, floats minimum)
 {
     const int bits = panel_bits(type);
     const float middle = (float)(1 << (bits - 1));
     const float unit = 1.0f / (float)(1u << (32 - bits));
     return (struct affine){
-        _mm256_mul_ps(a, _mm256_set1_ps(unit)),
-        _mm256_fmadd_ps(a, _mm256_set1_ps(middle), minimum),
+        a * floats_all(unit),
+        floats_fma(a, floats_all(middle), minimum),
     };
 }
 
-ALWAYS_INLINE __m256 byte_of_word(__m256i v, int i)
+ALWAYS_INLINE floats byte_of_word(ints v, int i)
 {
-    return _mm256_cvtepi32_ps(_mm256_and_si256(shifted_right(v, 8 * i), _mm256_set1_epi32(0xff)));
+    return floats_of_ints(ints_shifted_right(v, 8 * i) & ints_all(0xff));
 }
 
 /* a = d s, minimum = -(d_min m); the 12 bytes of 6-bit s and m are three words (tensor_type.c). */
 ALWAYS_INLINE struct affine affine_k(enum tensor_type type, const struct sub_block *at)
 {
-    const __m256i w0 = panel_word(at->words, 0);
-    const __m256i w1 = panel_word(at->words, 1);
-    __m256i s = bytes_and(w0, 63);
-    __m256i m = bytes_and(w1, 63);
+    const ints w0 = panel_word(at->words, 0);
+    const ints w1 = panel_word(at->words, 1);
+    ints s = bytes_and(w0, 63);
+    ints m = bytes_and(w1, 63);
     if (at->sub >= 4) {
-        const __m256i w2 = panel_word(at->words, 2);
-        const __m256i s_top = bytes_and(_mm256_srli_epi32(w0, 2), 48);
-        const __m256i m_top = bytes_and(_mm256_srli_epi32(w1, 2), 48);
-        s = _mm256_or_si256(bytes_and(w2, 15), s_top);
-        m = _mm256_or_si256(bytes_and(_mm256_srli_epi32(w2, 4), 15), m_top);
+        const ints w2 = panel_word(at->words, 2);
+        const ints s_top = bytes_and(ints_right(w0, 2), 48);
+        const ints m_top = bytes_and(ints_right(w1, 2), 48);
+        s = bytes_and(w2, 15) | s_top;
+        m = bytes_and(ints_right(w2, 4), 15) | m_top;
     }
-    const __m256 a = _mm256_mul_ps(panel_f16(at->f16), byte_of_word(s, at->sub % 4));
-    const __m256 b = _mm256_mul_ps(panel_f16(at->f16 + F16_BYTES), byte_of_word(m, at->sub % 4));
-    return affine_of(type, a, _mm256_xor_ps(b, _mm256_set1_ps(-0.0f)));
+    const floats a = floats_of_f16(at->f16) * byte_of_word(s, at->sub % 4);
+    const floats b = floats_of_f16(at->f16 + F16_BYTES) * byte_of_word(m, at->sub % 4);
+    return affine_of(type, a, -b);
 }
 
 /* Q6_K has an int8 scale for each 16 numbers, after 48 words of quants. */
-ALWAYS_INLINE __m256 scale_q6_k(const struct sub_block *at, int part)
+ALWAYS_INLINE floats scale_q6_k(const struct sub_block *at, int part)
 {
-    const __m256i scales = panel_word(at->words, 48 + at->sub / 2);
-    const __m256i up = shifted_right(scales, -(24 - 8 * (at->sub % 2 * 2 + part)));
-    const __m256 scale = _mm256_cvtepi32_ps(_mm256_srai_epi32(up, 24));
-    return _mm256_mul_ps(panel_f16(at->f16), scale);
+    const ints scales = panel_word(at->words, 48 + at->sub / 2);
+    const ints up = ints_shifted_right(scales, -(24 - 8 * (at->sub % 2 * 2 + part)));
+    const floats scale = floats_of_ints(ints_right_signed(up, 24));
+    return floats_of_f16(at->f16) * scale;
 }
 
 /* b is of use only where panel_has_minima. */
@@ -183,68 +172,64 @@ ALWAYS_INLINE struct affine panel_affine(
     enum tensor_type type, const struct sub_block *at, int part)
 {
     if (type == TENSOR_Q6_K) {
-        return affine_of(type, scale_q6_k(at, part), _mm256_setzero_ps());
+        return affine_of(type, scale_q6_k(at, part), floats_zero());
     }
     if (panel_is_k(type)) {
         return affine_k(type, at);
     }
-    const __m256 minimum =
-        panel_has_minima(type) ? panel_f16(at->f16 + F16_BYTES) : _mm256_setzero_ps();
-    return affine_of(type, panel_f16(at->f16), minimum);
+    const floats minimum =
+        panel_has_minima(type) ? floats_of_f16(at->f16 + F16_BYTES) : floats_zero();
+    return affine_of(type, floats_of_f16(at->f16), minimum);
 }
 
 /* ---- c -------------------------------------------------------------------------------------- */
 
 /* Fifth bits of quad `quad`, at bit 7 of the four bytes: the byte of the word of 32 bits that has
  * them is spread over the lane, and each byte keeps its own bit. */
-ALWAYS_INLINE __m256i fifth_bits(__m256i high, int quad)
+ALWAYS_INLINE ints fifth_bits(ints high, int quad)
 {
-    const __m256i bytes = _mm256_setr_epi32(
-        0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
-    const __m256i spread = _mm256_add_epi8(bytes, _mm256_set1_epi8((char)(quad / 2)));
-    const __m256i own =
-        _mm256_sll_epi32(_mm256_set1_epi32(0x08040201), _mm_cvtsi32_si128(quad % 2 * 4));
-    const __m256i bits = _mm256_and_si256(_mm256_shuffle_epi8(high, spread), own);
-    return bytes_and(_mm256_cmpeq_epi8(bits, own), 0x80);
+    const ints bytes = ints_four(0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+    const ints spread = ints_add_bytes(bytes, ints_all_bytes((char)(quad / 2)));
+    const ints own = ints_shifted_right(ints_all(0x08040201), -(quad % 2 * 4));
+    return ints_bytes_with(ints_shuffle_bytes(high, spread), own, 0x80);
 }
 
 /* Small blocks: low nibbles are the first part, high nibbles the second. They come to rest with
  * their top bit at bit `top` of their bytes. */
-ALWAYS_INLINE __m256i nibbles(const unsigned char *words, int part, int quad, int top)
+ALWAYS_INLINE ints nibbles(const unsigned char *words, int part, int quad, int top)
 {
-    const __m256i v = panel_word(words, quad);
+    const ints v = panel_word(words, quad);
     const int up = top - (part == 0 ? 3 : 7);
-    const __m256i there = up >= 0 ? _mm256_slli_epi32(v, up) : _mm256_srli_epi32(v, -up);
+    const ints there = up >= 0 ? ints_left(v, up) : ints_right(v, -up);
     return bytes_and(there, 15u << (top - 3));
 }
 
 /* Each 8 words hold two sub-blocks, low nibbles first; bit `sub` of each high byte is the fifth. */
-ALWAYS_INLINE __m256i quad_k(enum tensor_type type, const struct sub_block *at, int quad)
+ALWAYS_INLINE ints quad_k(enum tensor_type type, const struct sub_block *at, int quad)
 {
     const int first = type == TENSOR_Q4_K ? 3 : 11;
-    const __m256i v = panel_word(at->words, first + at->sub / 2 * 8 + quad);
+    const ints v = panel_word(at->words, first + at->sub / 2 * 8 + quad);
     const int down = at->sub % 2 * 4;
     if (type == TENSOR_Q4_K) {
-        return bytes_and(shifted_right(v, down - 4), 0xf0);
+        return bytes_and(ints_shifted_right(v, down - 4), 0xf0);
     }
-    const __m256i low = bytes_and(shifted_right(v, down - 3), 0x78);
-    const __m256i high = shifted_right(panel_word(at->words, 3 + quad), at->sub - 7);
-    return _mm256_or_si256(low, bytes_and(high, 0x80));
+    const ints low = bytes_and(ints_shifted_right(v, down - 3), 0x78);
+    const ints high = ints_shifted_right(panel_word(at->words, 3 + quad), at->sub - 7);
+    return low | bytes_and(high, 0x80);
 }
 
 /* 32 words of low nibbles, 16 of bit pairs; the order of numbers is told in tensor_type.c. */
-ALWAYS_INLINE __m256i quad_q6_k(const struct sub_block *at, int quad)
+ALWAYS_INLINE ints quad_q6_k(const struct sub_block *at, int quad)
 {
     const int row = at->sub % 4;
-    const __m256i v = panel_word(at->words, at->sub / 4 * 16 + row % 2 * 8 + quad);
-    const __m256i h = panel_word(at->words, 32 + at->sub / 4 * 8 + quad);
-    const __m256i low = bytes_and(shifted_right(v, row / 2 * 4 - 2), 0x3c);
-    return _mm256_or_si256(low, bytes_and(shifted_right(h, row * 2 - 6), 0xc0));
+    const ints v = panel_word(at->words, at->sub / 4 * 16 + row % 2 * 8 + quad);
+    const ints h = panel_word(at->words, 32 + at->sub / 4 * 8 + quad);
+    const ints low = bytes_and(ints_shifted_right(v, row / 2 * 4 - 2), 0x3c);
+    return low | bytes_and(ints_shifted_right(h, row * 2 - 6), 0xc0);
 }
 
 /* Four c, in the top bits of signed bytes, of inputs 16 part + 4 quad and following. */
-ALWAYS_INLINE __m256i panel_quad(
-    enum tensor_type type, const struct sub_block *at, int part, int quad)
+ALWAYS_INLINE ints panel_quad(enum tensor_type type, const struct sub_block *at, int part, int quad)
 {
     const int whole = PART_QUADS * part + quad;
     if (type == TENSOR_Q8_0) {
@@ -254,20 +239,19 @@ ALWAYS_INLINE __m256i panel_quad(
         return nibbles(at->words, part, quad, 7);
     }
     if (type == TENSOR_Q5_0 || type == TENSOR_Q5_1) {
-        const __m256i low = nibbles(at->words + WORD_BYTES, part, quad, 6);
-        return _mm256_or_si256(low, fifth_bits(panel_word(at->words, 0), whole));
+        const ints low = nibbles(at->words + WORD_BYTES, part, quad, 6);
+        return low | fifth_bits(panel_word(at->words, 0), whole);
     }
     return type == TENSOR_Q6_K ? quad_q6_k(at, whole) : quad_k(type, at, whole);
 }
 
 /* c of byte `i` of a quad, times 2^(32 - panel_bits). */
-ALWAYS_INLINE __m256 panel_number(__m256i quad, int i)
+ALWAYS_INLINE floats panel_number(ints quad, int i)
 {
     const int none = 0x808080;
-    const __m256i to_top = _mm256_setr_epi32(none | i << 24, none | (i + 4) << 24,
-        none | (i + 8) << 24, none | (i + 12) << 24, none | i << 24, none | (i + 4) << 24,
-        none | (i + 8) << 24, none | (i + 12) << 24);
-    return _mm256_cvtepi32_ps(_mm256_shuffle_epi8(quad, to_top));
+    const ints to_top = ints_four(
+        none | i << 24, none | (i + 4) << 24, none | (i + 8) << 24, none | (i + 12) << 24);
+    return floats_of_ints(ints_shuffle_bytes(quad, to_top));
 }
 
 /* ---- plain floats --------------------------------------------------------------------------- */
@@ -277,19 +261,15 @@ ALWAYS_INLINE bool panel_is_float(enum tensor_type type)
     return type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
 }
 
-ALWAYS_INLINE __m256 panel_float(
-    enum tensor_type type, const unsigned char *panel, size_t input, int half)
+ALWAYS_INLINE floats panel_float(
+    enum tensor_type type, const unsigned char *panel, size_t input, int vector)
 {
     if (type == TENSOR_F32) {
-        return _mm256_loadu_ps(
-            (const float *)(const void *)(panel + input * WORD_BYTES + half * (WORD_BYTES / 2)));
+        const unsigned char *at = panel + input * WORD_BYTES + vector * 4 * LANES;
+        return floats_load((const float *)(const void *)at);
     }
-    const unsigned char *at = panel + input * F16_BYTES + half * (F16_BYTES / 2);
-    if (type == TENSOR_F16) {
-        return panel_f16(at);
-    }
-    const __m128i bits = _mm_loadu_si128((const __m128i *)(const void *)at);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+    const unsigned char *at = panel + input * F16_BYTES + vector * 2 * LANES;
+    return type == TENSOR_F16 ? floats_of_f16(at) : floats_of_bf16(at);
 }
 
 #endif

@@ -1,22 +1,19 @@
 /* Stores a slot's keys and values; the checks come first, as in ref/kv_ref.c, whose bits it gives
  * (VCVTPS2PH rounds to nearest even). Keys are scattered: a tile holds 16 slots side by side. */
-#include <immintrin.h>
 #include <string.h>
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/avx2.h"
-#include "engine/kernels/x86/lanes_avx2.h"
+#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/x86/lanes.h"
 
 /* Every |x| below `limit`; a NaN is not. */
 static bool all_below(const float *x, int32_t count, float limit)
 {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    const __m256 bound = _mm256_set1_ps(limit);
-    __m256 below = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+    const floats bound = floats_all(limit);
+    bools below = lanes_first(LANES);
     for (int32_t i = 0; i < count; i += LANES) {
-        const __m256 size = _mm256_andnot_ps(sign, lanes_load(x + i, count - i));
-        below = _mm256_and_ps(below, _mm256_cmp_ps(size, bound, _CMP_LT_OQ));
+        below = (bools)(below & floats_less(floats_size(lanes_load(x + i, count - i)), bound));
     }
-    return _mm256_movemask_ps(below) == 0xff;
+    return bools_bits(below) == (1u << LANES) - 1;
 }
 
 static void put_f16(const float *k, const float *v, int32_t dims, uint16_t *k_out, uint16_t *v_out)
@@ -25,10 +22,8 @@ static void put_f16(const float *k, const float *v, int32_t dims, uint16_t *k_ou
         const int32_t left = MIN(dims - d, LANES);
         uint16_t k_half[LANES];
         uint16_t v_half[LANES];
-        _mm_storeu_si128((__m128i *)(void *)k_half,
-            _mm256_cvtps_ph(lanes_load(k + d, left), _MM_FROUND_TO_NEAREST_INT));
-        _mm_storeu_si128((__m128i *)(void *)v_half,
-            _mm256_cvtps_ph(lanes_load(v + d, left), _MM_FROUND_TO_NEAREST_INT));
+        floats_store_f16(k_half, lanes_load(k + d, left));
+        floats_store_f16(v_half, lanes_load(v + d, left));
         memcpy(v_out + d, v_half, (size_t)left * sizeof *v_half);
         for (int32_t i = 0; i < left; i++) {
             k_out[(d + i) * KV_TILE] = k_half[i];
@@ -44,7 +39,7 @@ static void put_f32(const float *k, const float *v, int32_t dims, float *k_out, 
     }
 }
 
-bool kv_avx2_store(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
+bool ISA(kv_store)(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
     unsigned char *page, size_t layer_offset, size_t head_bytes, int32_t slot_in_page,
     const float *k, const float *v)
 {

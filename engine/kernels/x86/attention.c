@@ -7,7 +7,7 @@
  *
  *   score   one FMA chain over the head's numbers; then x scale, - slope x distance
  *   block   m' = max(m, greatest score); p = exp(score - m'); c = exp(m - m')
- *           total = total c + (sum of p, eight vectors in order, then lanes_sum)
+ *           total = total c + (sum of p, eight vectors in order, then eight_sum)
  *           sums = sums c, then one FMA chain over the slots in ascending order
  *   end     sums / total + 0: the + 0 turns a -0 into 0, see below
  *
@@ -16,13 +16,12 @@
  * are stored and finite; p = 0 then adds an exact 0. All that 0 x v can change is the sign of a
  * sum that is zero, hence the + 0 at the end.
  */
-#include <immintrin.h>
 #include <string.h>
 #include "engine/attn/mask.h"
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/avx2.h"
-#include "engine/kernels/x86/exp_avx2.h"
-#include "engine/kernels/x86/lanes_avx2.h"
+#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/x86/lanes_exp.h"
+#include "engine/kernels/x86/lanes.h"
 
 enum {
     ROWS = 24,  /* that share converted tiles */
@@ -62,21 +61,19 @@ static void to_floats(enum kv_type type, const void *from, int32_t count, float 
     if (type == KV_F32) {
         const float *numbers = from;
         for (int32_t i = 0; i < count; i += LANES) {
-            _mm256_storeu_ps(out + i, lanes_load(numbers + i, count - i));
+            floats_store(out + i, lanes_load(numbers + i, count - i));
         }
         return;
     }
     const uint16_t *numbers = from;
     int32_t i = 0;
     for (; i + LANES <= count; i += LANES) {
-        const __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(numbers + i));
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(eight));
+        floats_store(out + i, floats_of_f16(numbers + i));
     }
     if (i < count) {
         uint16_t rest[LANES] = {0};
         memcpy(rest, numbers + i, (size_t)(count - i) * sizeof *rest);
-        const __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)rest);
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(eight));
+        floats_store(out + i, floats_of_f16(rest));
     }
 }
 
@@ -107,7 +104,7 @@ static void score_block(const struct attention_args *args, struct block_rows *ro
             .y = rows->scores[row] + tile * KV_TILE,
             .y_stride = BLOCK,
         };
-        tile_avx2(&job, rows->count - row, count);
+        ISA(tile)(&job, rows->count - row, count);
     }
 }
 
@@ -122,51 +119,50 @@ static void score_block_of_one(
         tiles[count++] = kv_at(&args->kv, from + slot, false);
     }
     const float *q = args->q + (size_t)(rows->first + row) * args->q_stride;
-    decode_avx2_scores(args->kv.type, q, args->kv.head_dim, tiles, count, rows->scores[row]);
+    ISA(decode_scores)(args->kv.type, q, args->kv.head_dim, tiles, count, rows->scores[row]);
 }
 
 /* ---- softmax of one block of one row -------------------------------------------------------- */
 
-/* Position of each of eight slots minus the query's; slots past `visible` read as the query's. */
-static __m256i offsets_of(
+/* Position of each of LANES slots minus the query's; slots past `visible` read as the query's. */
+static ints offsets_of(
     const struct attention_args *args, int32_t slot, int32_t slot_q, int32_t visible)
 {
-    const __m256i own = _mm256_set1_epi32(args->positions[slot_q]);
-    const __m256i seen = lanes_first(visible - slot);
-    const __m256i positions = _mm256_maskload_epi32(args->positions + slot, seen);
-    return _mm256_and_si256(_mm256_sub_epi32(positions, own), seen);
+    const ints own = ints_all(args->positions[slot_q]);
+    const bools seen = lanes_first(visible - slot);
+    const ints positions = lanes_load_ints_where(seen, args->positions + slot);
+    return ints_where(seen, ints_sub(positions, own));
 }
 
-/* Scales, biases and masks the scores of eight slots. */
-static __m256 finish_scores(const struct attention_args *args, const struct block_rows *rows,
-    __m256 scores, int32_t slot, int32_t slot_q)
+/* Scales, biases and masks the scores of LANES slots. */
+static floats finish_scores(const struct attention_args *args, const struct block_rows *rows,
+    floats scores, int32_t slot, int32_t slot_q)
 {
     const int32_t visible = mask_visible(args->context_count, slot_q);
-    __m256i seen = lanes_first(visible - slot);
-    __m256 s = _mm256_mul_ps(scores, _mm256_set1_ps(args->scale));
+    bools seen = lanes_first(visible - slot);
+    floats s = scores * floats_all(args->scale);
     if (rows->placed) {
-        const __m256i offsets = offsets_of(args, slot, slot_q, visible);
-        const __m256 distance = _mm256_cvtepi32_ps(_mm256_abs_epi32(offsets));
-        s = _mm256_sub_ps(s, _mm256_mul_ps(_mm256_set1_ps(args->alibi_slope), distance));
+        const ints offsets = offsets_of(args, slot, slot_q, visible);
+        const floats distance = floats_of_ints(ints_size(offsets));
+        s = s - floats_all(args->alibi_slope) * distance;
         if (rows->windowed) {
-            const __m256i left = _mm256_cmpgt_epi32(_mm256_set1_epi32(-args->reach_left), offsets);
-            const __m256i right = _mm256_cmpgt_epi32(offsets, _mm256_set1_epi32(args->reach_right));
-            seen = _mm256_andnot_si256(_mm256_or_si256(left, right), seen);
+            const bools left = ints_greater(ints_all(-args->reach_left), offsets);
+            const bools right = ints_greater(offsets, ints_all(args->reach_right));
+            seen = (bools)(seen & ~(left | right));
         }
     }
-    return _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), s, _mm256_castsi256_ps(seen));
+    return floats_where(seen, s, floats_all(-__builtin_inff()));
 }
 
 static float exp_of(float x)
 {
-    return _mm256_cvtss_f32(exp_avx2(_mm256_set1_ps(x)));
+    return lanes_exp(floats_all(x))[0];
 }
 
 static void scale_sums(float *sums, int32_t count, float by)
 {
     for (int32_t d = 0; d < count; d += LANES) {
-        const __m256 scaled = _mm256_mul_ps(_mm256_load_ps(sums + d), _mm256_set1_ps(by));
-        _mm256_store_ps(sums + d, scaled);
+        floats_store(sums + d, floats_load(sums + d) * floats_all(by));
     }
 }
 
@@ -176,12 +172,11 @@ static void weigh_block(
 {
     const int32_t slot_q = args->slot_from + rows->first + row;
     float *scores = rows->scores[row];
-    __m256 s[BLOCK_VECTORS];
-    __m256 best = _mm256_set1_ps(-__builtin_inff());
+    floats s[BLOCK_VECTORS];
+    floats best = floats_all(-__builtin_inff());
     for (int v = 0; v < BLOCK_VECTORS; v++) {
-        s[v] =
-            finish_scores(args, rows, _mm256_load_ps(scores + v * LANES), from + v * LANES, slot_q);
-        best = _mm256_max_ps(s[v], best);
+        s[v] = finish_scores(args, rows, floats_load(scores + v * LANES), from + v * LANES, slot_q);
+        best = floats_max(s[v], best);
     }
     const float block_greatest = lanes_max(best);
     if (block_greatest == -__builtin_inff()) {
@@ -192,16 +187,16 @@ static void weigh_block(
     const float greatest = MAX(before, block_greatest);
     __m256 sum = _mm256_setzero_ps();
     for (int v = 0; v < BLOCK_VECTORS; v++) {
-        const __m256 p = exp_avx2(_mm256_sub_ps(s[v], _mm256_set1_ps(greatest)));
-        _mm256_store_ps(scores + v * LANES, p);
-        sum = _mm256_add_ps(sum, p);
+        const floats p = lanes_exp(s[v] - floats_all(greatest));
+        floats_store(scores + v * LANES, p);
+        sum = eight_add(sum, p);
     }
     if (before != greatest) {
         const float shrink = exp_of(before - greatest);
         rows->total[row] *= shrink;
         scale_sums(rows->sums + (size_t)row * (size_t)rows->dims_padded, rows->dims_padded, shrink);
     }
-    rows->total[row] += lanes_sum(sum);
+    rows->total[row] += eight_sum(sum);
     rows->greatest[row] = greatest;
 }
 
@@ -230,18 +225,19 @@ static void add_values(const struct attention_args *args, struct block_rows *row
             .y_stride = (size_t)padded,
             .resume = true,
         };
-        tile_avx2(&job, rows->count - row, padded / PANEL_OUTPUTS);
+        ISA(tile)(&job, rows->count - row, padded / PANEL_OUTPUTS);
     }
 }
 
-/* The same for the last row alone; head_dim is a multiple of 8. */
+/* The same for the last row alone; head_dim is a multiple of LANES. */
 static void add_values_of_one(
     const struct attention_args *args, struct block_rows *rows, int32_t from, int32_t slots)
 {
     const int32_t row = rows->count - 1;
     float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
     for (int32_t slot = 0; slot < slots; slot += KV_TILE) {
-        decode_avx2_values(args->kv.type, rows->scores[row] + slot, MIN(slots - slot, KV_TILE),
+        ISA(decode_values)
+        (args->kv.type, rows->scores[row] + slot, MIN(slots - slot, KV_TILE),
             kv_at(&args->kv, from + slot, true), args->kv.head_dim, sums);
     }
 }
@@ -272,10 +268,10 @@ static void finish_row(
 {
     const float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
     float *out = args->out + (size_t)(rows->first + row) * args->out_stride;
-    const __m256 total = _mm256_set1_ps(rows->total[row]);
+    const floats total = floats_all(rows->total[row]);
     for (int32_t d = 0; d < args->kv.head_dim; d += LANES) {
-        const __m256 mean = _mm256_div_ps(_mm256_load_ps(sums + d), total);
-        lanes_store(out + d, args->kv.head_dim - d, _mm256_add_ps(mean, _mm256_setzero_ps()));
+        const floats mean = floats_load(sums + d) / total;
+        lanes_store(out + d, args->kv.head_dim - d, mean + floats_zero());
     }
 }
 
@@ -317,7 +313,7 @@ static void attend(const struct attention_args *args, struct block_rows *rows)
     }
 }
 
-void attention_avx2(const struct attention_args *args, int32_t row_from, int32_t row_to)
+void ISA(attention)(const struct attention_args *args, int32_t row_from, int32_t row_to)
 {
     ASSERT(args->kv.head_dim >= 1 && args->kv.head_dim <= HEAD_DIM_MAX);
     ASSERT(args->kv.page_slots >= KV_TILE && args->kv.page_slots % KV_TILE == 0);

@@ -1,23 +1,29 @@
 /*
  * Rows times a packed matrix.
  *
- * Few rows (decoding): memory and the conversion of weights are the limit; see few_avx2.c.
+ * Few rows (decoding): memory and the conversion of weights are the limit; see few.c.
  * Many rows: a piece of a panel is unpacked to float in a tile that stays in the L1 cache, and the
- * tile is multiplied with all rows at hand by the one inner kernel of tile_avx2.c, so unpacking
+ * tile is multiplied with all rows at hand by the one inner kernel of tile.c, so unpacking
  * costs about as much as two rows; meanwhile the next panel's piece is fetched. The rows are cut
  * into blocks whose piece of the inputs stays in the L2 cache. Sums wait in y between pieces, a
  * float in both places.
  */
-#include <immintrin.h>
 #include <string.h>
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/avx2.h"
-#include "engine/kernels/x86/lanes_avx2.h"
+#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/x86/x86.h"
 
+#if defined(KERNELS_AVX512)
+enum { MANY_PANELS = 2, MANY_INPUTS = 192 };
+#else
+enum { MANY_PANELS = 1, MANY_INPUTS = 320 };
+#endif
+
+/* MANY_PANELS panels are unpacked and multiplied side by side, MANY_INPUTS inputs of them at most:
+ * 20 to 24 KiB. */
 enum {
-    FEW_PANELS = 4,            /* the most that few_avx2 takes at once */
-    MANY_ROWS = 120,           /* of a block; its piece of the inputs is 150 KiB */
-    MANY_INPUTS = 320,         /* of a piece at most; the tile is 20 KiB */
+    FEW_PANELS = 4,            /* the most that few.c takes at once */
+    MANY_ROWS = 120,           /* of a block; its piece of the inputs is 90 to 150 KiB */
     PIECE_STEP = CHAIN_INPUTS, /* pieces are whole chains */
     SUM_INPUTS = 32,           /* of one sum of x */
     FEW_INPUTS = 1 << 15,      /* of few rows at a time; their sums of x are 16 KiB */
@@ -55,24 +61,25 @@ static __m256 sums_of_lanes(const __m256 v[8])
 {
     const __m256 low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     const __m256 high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
-    return _mm256_add_ps(
-        _mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+    return _mm256_permute2f128_ps(low, high, 0x20) + _mm256_permute2f128_ps(low, high, 0x31);
 }
 
-/* out[i] = sum of x[32 i] to x[32 i + 31]; count is a multiple of 32. */
+/* out[i] = sum of x[32 i] to x[32 i + 31]; count is a multiple of 32. Eight lanes in every rung: it
+ * takes no time to speak of, and the order is theirs. */
 static void sum_blocks(const float *x, int32_t count, float *out)
 {
-    for (int32_t from = 0; from < count; from += LANES * SUM_INPUTS) {
-        const int32_t left = MIN((count - from) / SUM_INPUTS, LANES);
-        __m256 v[LANES];
-        for (int32_t i = 0; i < LANES; i++) {
-            const float *at = x + from + i * SUM_INPUTS;
-            v[i] = i < left
-                       ? _mm256_add_ps(_mm256_add_ps(_mm256_loadu_ps(at), _mm256_loadu_ps(at + 8)),
-                             _mm256_add_ps(_mm256_loadu_ps(at + 16), _mm256_loadu_ps(at + 24)))
-                       : _mm256_setzero_ps();
+    const int32_t blocks = count / SUM_INPUTS;
+    for (int32_t block = 0; block < blocks; block += 8) {
+        const int32_t left = MIN(blocks - block, 8);
+        __m256 v[8];
+        for (int32_t i = 0; i < 8; i++) {
+            const float *at = x + (block + MIN(i, left - 1)) * SUM_INPUTS;
+            v[i] = (_mm256_loadu_ps(at) + _mm256_loadu_ps(at + 8)) +
+                   (_mm256_loadu_ps(at + 16) + _mm256_loadu_ps(at + 24));
         }
-        lanes_store(out + from / SUM_INPUTS, left, sums_of_lanes(v));
+        _Alignas(32) float sums[8];
+        _mm256_store_ps(sums, sums_of_lanes(v));
+        memcpy(out + block, sums, (size_t)left * sizeof *sums);
     }
 }
 
@@ -93,7 +100,7 @@ static void few_rows(const struct packed *packed, const struct activation *x, in
     enum { SUMS_MAX = FEW_INPUTS / SUM_INPUTS, WIDTH = FEW_PANELS * PANEL_OUTPUTS };
     _Alignas(64) float sums[FEW_ROWS * WIDTH];
     float x_sums[FEW_ROWS * SUMS_MAX];
-    const bool has_minima = unpack_avx2_has_minima(packed->type);
+    const bool has_minima = ISA(unpack_has_minima)(packed->type);
     const size_t block = (size_t)tensor_type_block(packed->type);
     const size_t block_bytes = tensor_type_block_bytes(packed->type) * PANEL_OUTPUTS;
     int32_t summed = -1; /* the input from which on x_sums are */
@@ -117,7 +124,7 @@ static void few_rows(const struct packed *packed, const struct activation *x, in
                 .y_stride = WIDTH,
                 .resume = from > 0,
             };
-            panels = few_avx2(packed->type, &job, rows, MIN(panel_to - panel, FEW_PANELS));
+            panels = ISA(few)(packed->type, &job, rows, MIN(panel_to - panel, FEW_PANELS));
         }
         put_sums(packed, sums, WIDTH, panels, rows, panel, y + (size_t)row * y_stride, y_stride);
         panel += panels;
@@ -138,15 +145,14 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
     int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
 {
     enum { SUMS_MAX = MANY_INPUTS / SUM_INPUTS, CHAINS_MAX = MANY_INPUTS / 16 };
-    _Alignas(64) float tile[MANY_INPUTS * PANEL_OUTPUTS];
-    _Alignas(64) float a[CHAINS_MAX * PANEL_OUTPUTS];
-    _Alignas(64) float b[CHAINS_MAX * PANEL_OUTPUTS];
-    const struct unpacked unpacked = {tile, a, b};
+    _Alignas(64) float tile[MANY_PANELS][MANY_INPUTS * PANEL_OUTPUTS];
+    _Alignas(64) float a[MANY_PANELS][CHAINS_MAX * PANEL_OUTPUTS];
+    _Alignas(64) float b[MANY_PANELS][CHAINS_MAX * PANEL_OUTPUTS];
     const bool is_block = tensor_type_block(packed->type) > 1;
-    const bool has_minima = unpack_avx2_has_minima(packed->type);
+    const bool has_minima = ISA(unpack_has_minima)(packed->type);
     float x_sums[MANY_ROWS * SUMS_MAX];
-    /* Only the matrix's last panel can be partial: its sums wait here. */
-    _Alignas(64) float partial[MANY_ROWS * PANEL_OUTPUTS];
+    /* The matrix's last panel can be partial: the sums of it and its neighbour wait here. */
+    _Alignas(64) float partial[MANY_ROWS * MANY_PANELS * PANEL_OUTPUTS];
     float *y_row = y + (size_t)row * y_stride;
     const int32_t piece = piece_inputs(packed->inputs);
     const size_t input_bytes = packed->panel_bytes / (size_t)packed->inputs;
@@ -155,37 +161,46 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
         if (has_minima) {
             sum_rows(x, row, rows, from, count, x_sums, SUMS_MAX);
         }
-        for (int32_t panel = panel_from; panel < panel_to; panel++) {
+        for (int32_t panel = panel_from; panel < panel_to; panel += MANY_PANELS) {
+            const int32_t panels = MIN(panel_to - panel, MANY_PANELS);
             const int32_t output = panel * PANEL_OUTPUTS;
-            const bool whole = output + PANEL_OUTPUTS <= packed->outputs;
-            unpack_avx2(packed->type, panel_at(packed, panel), from, count, &unpacked);
-            const bool last = panel + 1 == panel_to;
+            const bool whole = output + panels * PANEL_OUTPUTS <= packed->outputs;
+            for (int32_t p = 0; p < panels; p++) {
+                const struct unpacked unpacked = {tile[p], a[p], b[p]};
+                ISA(unpack)(packed->type, panel_at(packed, panel + p), from, count, &unpacked);
+            }
+            const bool last = panel + panels >= panel_to;
             const struct tile_job job = {
                 .x = row_at(x, row) + from,
                 .x_stride = x->row_bytes / sizeof(float),
-                .w = tile,
+                .w = tile[0],
                 .w_stride = PANEL_OUTPUTS,
+                .w_panel = ARRAY_COUNT(tile[0]),
                 .count = count,
                 .y = whole ? y_row + output : partial,
-                .y_stride = whole ? y_stride : PANEL_OUTPUTS,
+                .y_stride = whole ? y_stride : MANY_PANELS * PANEL_OUTPUTS,
                 .resume = from > 0,
-                .chain = unpack_avx2_chain(packed->type),
-                .a = is_block ? a : NULL,
-                .b = has_minima ? b : NULL,
+                .chain = ISA(unpack_chain)(packed->type),
+                .a = is_block ? a[0] : NULL,
+                .b = has_minima ? b[0] : NULL,
+                .a_panel = ARRAY_COUNT(a[0]),
                 .x_sums = x_sums,
                 .x_sums_stride = SUMS_MAX,
-                .ahead = last ? NULL : panel_at(packed, panel + 1) + (size_t)from * input_bytes,
+                .ahead =
+                    last ? NULL : panel_at(packed, panel + panels) + (size_t)from * input_bytes,
                 .ahead_bytes = last ? 0 : (size_t)count * input_bytes,
+                .ahead_panel = last ? 0 : packed->panel_bytes,
             };
-            tile_avx2(&job, rows, 1);
+            ISA(tile)(&job, rows, panels);
             if (!whole && from + count == packed->inputs) {
-                put_sums(packed, partial, PANEL_OUTPUTS, 1, rows, panel, y_row, y_stride);
+                put_sums(packed, partial, MANY_PANELS * PANEL_OUTPUTS, panels, rows, panel, y_row,
+                    y_stride);
             }
         }
     }
 }
 
-void linear_avx2(const struct packed *packed, const struct activation *x, int32_t row_from,
+void ISA(linear)(const struct packed *packed, const struct activation *x, int32_t row_from,
     int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
 {
     ASSERT(x->format == ACTIVATION_F32 && x->inputs == packed->inputs);

@@ -1,22 +1,21 @@
 /* Panels to exact floats in a tile, for products of many rows. How a format is read is told in
- * panel_avx2.h; here it is only written out. */
-#include <immintrin.h>
+ * panel_lanes.h; here it is only written out. */
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/avx2.h"
-#include "engine/kernels/x86/panel_avx2.h"
+#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/x86/panel_lanes.h"
 #include "engine/kernels/x86/unroll.h"
 
-ALWAYS_INLINE void unpack_half(
+ALWAYS_INLINE void unpack_vector(
     enum tensor_type type, const struct sub_block *at, float *tile, float *a, float *b)
 {
     UNROLL
     for (int part = 0; part < 2; part++) {
         for (int quad = 0; quad < PART_QUADS; quad++) {
-            const __m256i q = panel_quad(type, at, part, quad);
+            const ints q = panel_quad(type, at, part, quad);
             float *out = tile + (part * PART_QUADS + quad) * QUAD * PANEL_OUTPUTS;
             UNROLL
             for (int i = 0; i < QUAD; i++) {
-                _mm256_store_ps(out + i * PANEL_OUTPUTS, panel_number(q, i));
+                floats_store(out + i * PANEL_OUTPUTS, panel_number(q, i));
             }
         }
     }
@@ -24,8 +23,8 @@ ALWAYS_INLINE void unpack_half(
     UNROLL
     for (int chain = 0; chain < chains; chain++) {
         const struct affine f = panel_affine(type, at, chain);
-        _mm256_store_ps(a + chain * PANEL_OUTPUTS, f.a);
-        _mm256_store_ps(b + chain * PANEL_OUTPUTS, f.b);
+        floats_store(a + chain * PANEL_OUTPUTS, f.a);
+        floats_store(b + chain * PANEL_OUTPUTS, f.b);
     }
 }
 
@@ -36,23 +35,25 @@ ALWAYS_INLINE void unpack(enum tensor_type type, const unsigned char *panel, int
         for (int32_t i = 0; i < count; i++) {
             const size_t input = (size_t)(from + i);
             float *tile = out->tile + (size_t)i * PANEL_OUTPUTS;
-            _mm256_store_ps(tile, panel_float(type, panel, input, 0));
-            _mm256_store_ps(tile + 8, panel_float(type, panel, input, 1));
+            UNROLL
+            for (int v = 0; v < PANEL_VECTORS; v++) {
+                floats_store(tile + v * LANES, panel_float(type, panel, input, v));
+            }
         }
         return;
     }
     for (int32_t i = 0; i < count; i += SUB_BLOCK) {
         const int32_t chain = i / panel_chain(type);
-        for (int32_t half = 0; half < 2; half++) {
-            const struct sub_block at = panel_sub_block(type, panel, (from + i) / SUB_BLOCK, half);
-            unpack_half(type, &at, out->tile + i * PANEL_OUTPUTS + half * 8,
-                out->a + chain * PANEL_OUTPUTS + half * 8,
-                out->b + chain * PANEL_OUTPUTS + half * 8);
+        for (int32_t v = 0; v < PANEL_VECTORS; v++) {
+            const struct sub_block at = panel_sub_block(type, panel, (from + i) / SUB_BLOCK, v);
+            unpack_vector(type, &at, out->tile + i * PANEL_OUTPUTS + v * LANES,
+                out->a + chain * PANEL_OUTPUTS + v * LANES,
+                out->b + chain * PANEL_OUTPUTS + v * LANES);
         }
     }
 }
 
-void unpack_avx2(enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count,
+void ISA(unpack)(enum tensor_type type, const unsigned char *panel, int32_t from, int32_t count,
     const struct unpacked *out)
 {
     switch (type) {
@@ -67,12 +68,12 @@ void unpack_avx2(enum tensor_type type, const unsigned char *panel, int32_t from
     }
 }
 
-int32_t unpack_avx2_chain(enum tensor_type type)
+int32_t ISA(unpack_chain)(enum tensor_type type)
 {
     return panel_is_float(type) ? CHAIN_INPUTS : panel_chain(type);
 }
 
-bool unpack_avx2_has_minima(enum tensor_type type)
+bool ISA(unpack_has_minima)(enum tensor_type type)
 {
     return panel_has_minima(type);
 }

@@ -1,0 +1,19 @@
+/* The x86 rungs share the panels of the reference rung and replace what computes. */
+#include "engine/kernels/rungs.h"
+#include "engine/kernels/x86/x86.h"
+
+void ISA(rung_fill)(struct kernels *table)
+{
+    table->name = ISA_NAME;
+    table->deterministic = true;
+    table->linear = ISA(linear);
+    table->kv_store = ISA(kv_store);
+    table->attention = ISA(attention);
+    table->rms_norm = ISA(vector_rms_norm);
+    table->rope = ISA(vector_rope);
+    table->silu_mul = ISA(vector_silu_mul);
+    table->add = ISA(vector_add);
+    table->argmax = ISA(vector_argmax);
+    table->log_sum_exp = ISA(vector_log_sum_exp);
+    table->all_finite = ISA(vector_all_finite);
+}
