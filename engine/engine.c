@@ -328,14 +328,17 @@ enum err engine_submit(struct engine *engine, struct job *job, struct err_info *
     if ((unsigned)kind >= KIND_COUNT) {
         return err_set(info, ERR_INVALID, "kind", "is unknown");
     }
+    enum service_class class = plan_class(&job->plan);
     /* Counted first: once the job is in the ring it may be completed before this returns. */
     pthread_mutex_lock(&engine->lock);
     engine->received[kind]++;
+    engine->accepted[class]++;
     pthread_mutex_unlock(&engine->lock);
     enum err err = try_submit(engine, job, info);
     if (err != ERR_OK) {
         pthread_mutex_lock(&engine->lock);
         engine->rejected[kind]++;
+        engine->accepted[class]--;
         pthread_mutex_unlock(&engine->lock);
     }
     return err;
@@ -396,7 +399,11 @@ void engine_stats(struct engine *engine, struct engine_stats *out_stats)
                                   engine->stats.completed[k] - engine->stats.cancelled[k] -
                                   engine->stats.failed[k];
     }
+    out_stats->queue_depth = 0;
+    for (int32_t c = 0; c < CLASS_COUNT; c++) {
+        out_stats->accepted[c] = engine->accepted[c];
+        out_stats->queue_depth += (uint32_t)(engine->accepted[c] - engine->stats.left_queue[c]);
+    }
     pthread_mutex_unlock(&engine->lock);
-    out_stats->queue_depth += ring_count(&engine->submitted);
     out_stats->work_waiting |= out_stats->queue_depth > 0;
 }

@@ -55,7 +55,8 @@ struct engine_stats {
     uint64_t step_us_sum;
     uint64_t step_us_buckets[20]; /* bucket i: <= 500 us * 2^i, not cumulative */
     uint64_t preemptions;
-    uint32_t queue_depth; /* jobs accepted, not started */
+    uint64_t accepted[CLASS_COUNT], left_queue[CLASS_COUNT]; /* jobs; the rest waits */
+    uint32_t queue_depth;                                    /* jobs that wait, of all classes */
     uint32_t sequences_running;
     uint32_t pages_free, pages_used, pages_shared;
     int64_t last_step_us; /* when the newest step ended, monotonic */

@@ -16,6 +16,8 @@ enum {
     LIMIT_STOP_TOKENS = 16, /* ends of one step besides the model's */
     LIMIT_CHOICES = 255,
     LIMIT_CONTEXT = 1 << 20, /* tokens of one sequence, whatever the file says */
+    LIMIT_PRIORITY = 100,
+    LIMIT_BULK_INPUTS = 32, /* an embedding of more is bulk: nobody reads so many at once */
     LIMIT_THREADS = 256,
     LIMIT_VOCAB = 1 << 21,
     LIMIT_LAYERS = 512,

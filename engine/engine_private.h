@@ -44,7 +44,7 @@ struct engine {
     uint32_t *free_jobs;
     uint32_t free_count;
     uint64_t results_bytes;
-    uint64_t received[KIND_COUNT], rejected[KIND_COUNT];
+    uint64_t received[KIND_COUNT], rejected[KIND_COUNT], accepted[CLASS_COUNT];
     struct engine_stats stats;
 
     _Atomic bool paused, draining, stopping;

@@ -15,6 +15,17 @@
 #include "engine/base/ring.h"
 #include "engine/types.h"
 
+/* A job's place in the queue (engine/sched/queue.h); the engine thread's. */
+struct job_place {
+    enum service_class service_class;
+    struct queue_flow *flow;
+    struct job *next, *previous; /* of the flow, the one that waits longest first */
+    int64_t came_us;
+    int64_t key_us;          /* waits since, with the head start of its priority */
+    int32_t pending;         /* running sequences of it that have rows to compute */
+    uint64_t passed_over_in; /* the step in which nothing can be done for it */
+};
+
 struct job {
     uint32_t index, generation; /* names the job across threads, never a pointer */
     struct plan plan;
@@ -31,6 +42,7 @@ struct job {
     _Atomic bool queued;  /* waits in the progress ring */
     size_t results_bytes; /* counted against the engine's bound */
     int32_t items_left, items_started; /* the engine's */
+    struct job_place place;
     /* Streams: events the submitter has not taken yet. A full ring makes the engine pause the
      * job's sequence until there is room: the engine never waits for a client. */
     struct ring events; /* of struct token_event, LIMIT capacity set at open */

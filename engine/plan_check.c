@@ -342,3 +342,21 @@ enum err plan_size_results(struct job *job, const struct plan_bounds *bounds, st
     }
     return ERR_OK;
 }
+
+enum service_class plan_class(const struct plan *plan)
+{
+    static const enum service_class of_kind[KIND_COUNT] = {
+        [KIND_EMBED] = CLASS_EMBED,
+        [KIND_INFILL] = CLASS_INTERACTIVE,
+        [KIND_GENERATE] = CLASS_GENERATE,
+        [KIND_CLASSIFY] = CLASS_CLASSIFY,
+    };
+    if (plan->urgency == URGENCY_INTERACTIVE) {
+        return CLASS_INTERACTIVE;
+    }
+    bool many = plan->kind == KIND_EMBED && plan->item_count > LIMIT_BULK_INPUTS;
+    if (plan->urgency == URGENCY_BULK || many) {
+        return CLASS_BULK;
+    }
+    return of_kind[plan->kind];
+}

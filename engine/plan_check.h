@@ -29,4 +29,7 @@ int32_t plan_item_saved(const struct plan_item *item);
 MUST_USE enum err plan_size_results(
     struct job *job, const struct plan_bounds *bounds, struct err_info *info);
 
+/* Infilling is interactive, many embeddings at once are bulk, unless the client says otherwise. */
+enum service_class plan_class(const struct plan *plan);
+
 #endif

@@ -36,6 +36,21 @@ enum kind {
         KIND_COUNT
 };
 
+/* Classes of service, the most urgent first; the word is the metric label `class`. ORDER CLASS. */
+#define CLASS_MAP(X)                                                                               \
+    X(INTERACTIVE, "interactive")                                                                  \
+    X(GENERATE, "generate") X(CLASSIFY, "classify") X(EMBED, "embed") X(BULK, "bulk")
+
+enum service_class {
+#define X(name, word) CLASS_##name,
+    CLASS_MAP(X)
+#undef X
+        CLASS_COUNT
+};
+
+/* What the client says about its own hurry. NORMAL: kind and size decide the class. */
+enum urgency { URGENCY_NORMAL, URGENCY_INTERACTIVE, URGENCY_BULK };
+
 enum pooling {
     POOLING_NONE,
     POOLING_MEAN,
@@ -172,6 +187,11 @@ struct plan {
     int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
     int64_t
         start_by_us; /* monotonic, 0 = none: a job that has not started then ends ERR_DEADLINE */
+
+    /* Who is served first; never what the answer is. */
+    enum urgency urgency;
+    int32_t priority; /* -LIMIT_PRIORITY..LIMIT_PRIORITY among the client's own, lower first */
+    uint64_t client;  /* who asks, hashed: clients of a class share it evenly */
 };
 
 /* ---- results ------------------------------------------------------------------------------- */

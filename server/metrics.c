@@ -32,6 +32,12 @@ static const char *const kind_words[KIND_COUNT] = {
 #undef X
 };
 
+static const char *const class_words[CLASS_COUNT] = {
+#define X(name, word) word,
+    CLASS_MAP(X)
+#undef X
+};
+
 static const char *const rejection_words[REJECTION_COUNT] = {
 #define X(name, word) word,
     REJECTION_MAP(X)
@@ -69,7 +75,8 @@ void metrics_job(struct metrics *metrics, const struct job *job, bool first)
     const struct job_times *times = &job->times;
     int64_t tokens = 0;
     if (times->started != 0) {
-        histogram_add(&metrics->queue_wait, times->started - times->submitted);
+        histogram_add(
+            &metrics->queue_wait[job->place.service_class], times->started - times->submitted);
     }
     if (times->first_token == 0) {
         return;
@@ -268,9 +275,16 @@ static void write_engine(struct buf *out, const struct app *app, const struct en
     family(out, "inter_token_seconds", "histogram", "Mean gap between tokens of a request.");
     histogram(out, "inter_token_seconds", "", &app->metrics.between_tokens);
     family(out, "queue_wait_seconds", "histogram", "Submission to first step.");
-    histogram(out, "queue_wait_seconds", "class=\"normal\"", &app->metrics.queue_wait);
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        char label[64];
+        snprintf(label, sizeof(label), "class=\"%s\"", class_words[c]);
+        histogram(out, "queue_wait_seconds", label, &app->metrics.queue_wait[c]);
+    }
     family(out, "queue_depth", "gauge", "Jobs accepted and not started.");
-    labelled(out, "queue_depth", "class", "normal", stats->queue_depth);
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        labelled(
+            out, "queue_depth", "class", class_words[c], stats->accepted[c] - stats->left_queue[c]);
+    }
     plain(out, "sequences_running", "gauge", "Sequences in the batch.", stats->sequences_running);
     plain(out, "preemptions_total", "counter", "Sequences put back to wait.",
         (double)stats->preemptions);

@@ -42,7 +42,7 @@ struct metrics {
     uint64_t finished[KIND_COUNT][OUTCOME_COUNT];
     uint64_t truncated_inputs[KIND_COUNT];
     uint64_t cancelled[PHASE_COUNT];
-    struct histogram first_token, between_tokens, queue_wait;
+    struct histogram first_token, between_tokens, queue_wait[CLASS_COUNT];
 };
 
 /* A compute request was routed; exactly one metrics_end follows. */

@@ -1,6 +1,6 @@
 /*
- * The life of jobs and the order of a step (see scheduler.h). Choosing rows and running them is in
- * step.c; this file owns the queue, admission and the ends of jobs.
+ * The life of jobs and the order of a step (see scheduler.h). Choosing rows is in choose.c, running
+ * them in step.c; this file owns how items start and jobs end.
  *
  * The decision that surprises: pages are held for a sequence's whole possible length when it
  * starts. That costs concurrency when budgets are generous, and buys that nothing running can ever
@@ -13,6 +13,8 @@
 #include "engine/engine.h"
 #include "engine/plan_check.h"
 #include "engine/sched/scheduler_private.h"
+
+enum { SLOTS_KEPT_SHARE = 8 };
 
 static void close_seq_pool(struct scheduler *scheduler)
 {
@@ -56,7 +58,11 @@ enum err scheduler_open(const struct sched_config *config, const struct sched_ho
     scheduler->config = *config;
     scheduler->host = *host;
     scheduler->jobs = mem_array(MEM_JOBS, (size_t)config->jobs, sizeof(struct job *));
+    budget_init(&scheduler->budget, config->step_us);
     enum err err = open_seq_pool(scheduler);
+    if (err == ERR_OK) {
+        err = queue_open(&scheduler->queue, config->jobs);
+    }
     if (err == ERR_OK) {
         err = step_open(scheduler);
     }
@@ -75,6 +81,7 @@ void scheduler_close(struct scheduler *scheduler)
     }
     step_close(scheduler);
     close_seq_pool(scheduler);
+    queue_close(&scheduler->queue);
     mem_free(scheduler->jobs);
     mem_free(scheduler);
 }
@@ -83,7 +90,8 @@ uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads)
 {
     uint64_t per_seq = sizeof(struct seq) + (uint64_t)config->context * 2 * sizeof(int32_t) +
                        (uint64_t)config->tools.hidden * (sizeof(float) + sizeof(double));
-    return per_seq * (uint64_t)config->sequences + step_bytes(config, threads);
+    return per_seq * (uint64_t)config->sequences + queue_bytes(config->jobs) +
+           step_bytes(config, threads);
 }
 
 /* ---- jobs ---------------------------------------------------------------------------------- */
@@ -94,6 +102,7 @@ void scheduler_add(struct scheduler *scheduler, struct job *job)
     job->items_left = job->plan.item_count;
     job->items_started = 0;
     scheduler->jobs[scheduler->job_count++] = job;
+    queue_add(&scheduler->queue, job, scheduler->host.now_us(scheduler->host.context));
 }
 
 bool scheduler_busy(const struct scheduler *scheduler)
@@ -105,6 +114,7 @@ static void count_finished(struct scheduler *scheduler, const struct job *job)
 {
     enum kind kind = job->plan.kind;
     struct sched_counters *counters = &scheduler->counters;
+    counters->left_queue[job->place.service_class] += job->items_started == 0;
     if (job->err == ERR_OK) {
         counters->completed[kind]++;
     } else if (job->err == ERR_CANCELLED) {
@@ -124,9 +134,7 @@ static void finish_job(struct scheduler *scheduler, int32_t index)
     scheduler->job_count--;
     memmove(&scheduler->jobs[index], &scheduler->jobs[index + 1],
         (size_t)(scheduler->job_count - index) * sizeof scheduler->jobs[0]);
-    if (scheduler->turn > index) {
-        scheduler->turn--;
-    }
+    queue_remove(&scheduler->queue, job);
     job->times.finished = scheduler->host.now_us(scheduler->host.context);
     count_finished(scheduler, job);
     scheduler->host.done(scheduler->host.context, job);
@@ -134,9 +142,9 @@ static void finish_job(struct scheduler *scheduler, int32_t index)
 
 static void free_seq(struct scheduler *scheduler, struct seq *seq)
 {
-    if (seq->leases_park) {
-        scheduler->park_owner = NULL;
-        seq->leases_park = false;
+    if (seq->park != NULL) {
+        seq->park->owner = NULL;
+        seq->park = NULL;
     }
     slots_release(&seq->slots);
     seq->job = NULL;
@@ -215,54 +223,50 @@ static struct seq *free_seq_slot(struct scheduler *scheduler)
     return NULL;
 }
 
-/* Starts the next item of a job; false when pages do not suffice. */
-static bool start_item(struct scheduler *scheduler, struct job *job, struct seq *seq, int64_t now)
+/* Slots that a job may not take the last of. Items that decode stay for long: some slots are left
+ * for those that do not, and for whoever types. */
+static int32_t slots_kept(const struct scheduler *scheduler, const struct job *job)
 {
     const struct plan_item *item = &job->plan.items[job->items_started];
+    if (job->place.service_class == CLASS_INTERACTIVE) {
+        return 0;
+    }
+    for (int32_t i = 0; i < item->step_count; i++) {
+        if (item->steps[i].kind == STEP_DECODE && item->steps[i].tokens_max > 0) {
+            return scheduler->config.sequences / SLOTS_KEPT_SHARE;
+        }
+    }
+    return 0;
+}
+
+struct seq *scheduler_start_item(struct scheduler *scheduler, struct job *job, int64_t now_us)
+{
+    ASSERT(job->items_started < job->plan.item_count);
+    const struct plan_item *item = &job->plan.items[job->items_started];
+    if (scheduler->running >= scheduler->config.sequences - slots_kept(scheduler, job)) {
+        return NULL;
+    }
+    struct seq *seq = free_seq_slot(scheduler);
+    ASSERT(seq != NULL);
     /* The last appended token is never fed, but a step after it may feed it: hold its page too. */
     if (!slots_hold(&seq->slots, plan_item_slots(item))) {
-        return false;
+        return NULL;
     }
     seq_start(seq, job, job->items_started, &scheduler->config.tools);
     if (job->items_started == 0) {
-        job->times.started = now;
+        job->times.started = now_us;
+        scheduler->counters.left_queue[job->place.service_class]++;
     }
     job->items_started++;
     scheduler->running++;
     scheduler->counters.prompt_tokens[job->plan.kind] += (uint64_t)item->token_count;
-    return true;
-}
-
-/* One item of each job in turn, so that a request of 2,048 texts does not keep others out. An item
- * that does not fit holds up those behind it: otherwise small ones could keep it out for ever. */
-static void admit(struct scheduler *scheduler, int64_t now)
-{
-    int32_t idle_turns = 0;
-    while (scheduler->running < scheduler->config.sequences && idle_turns < scheduler->job_count) {
-        if (scheduler->turn >= scheduler->job_count) {
-            scheduler->turn = 0;
-        }
-        struct job *job = scheduler->jobs[scheduler->turn];
-        if (job->items_started == job->plan.item_count) {
-            scheduler->turn++;
-            idle_turns++;
-            continue;
-        }
-        struct seq *seq = free_seq_slot(scheduler);
-        ASSERT(seq != NULL);
-        if (!start_item(scheduler, job, seq, now)) {
-            return;
-        }
-        scheduler->turn++;
-        idle_turns = 0;
-    }
+    return seq;
 }
 
 bool scheduler_step(struct scheduler *scheduler)
 {
     int64_t now = scheduler->host.now_us(scheduler->host.context);
     end_dead_jobs(scheduler, now);
-    admit(scheduler, now);
     bool ran = step_run(scheduler);
     end_done_seqs(scheduler);
     return ran;
@@ -285,10 +289,7 @@ void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *sta
     stats->step_us_sum = counters->step_us_sum;
     stats->last_step_us = counters->last_step_us;
     stats->tokens_per_second = counters->tokens_per_second;
-    stats->queue_depth = 0;
-    for (int32_t i = 0; i < scheduler->job_count; i++) {
-        stats->queue_depth += scheduler->jobs[i]->items_started == 0;
-    }
+    memcpy(stats->left_queue, counters->left_queue, sizeof stats->left_queue);
     stats->sequences_running = (uint32_t)scheduler->running;
     const struct pages *pages = scheduler->config.pages;
     stats->pages_free = (uint32_t)pages->free_count;

@@ -5,10 +5,12 @@
  *
  * A step, in this order:
  *     1 cancelled and late jobs end
- *     2 waiting items become sequences (one item of each job in turn; a sequence holds every page
- *       it can come to need before it starts, so a started sequence never waits for memory)
- *     3 rows are chosen: decodes first, then prompts within the budget; a context block that does
- *       not fit the budget runs unit by unit in a pass of its own
+ *     2 rows are chosen: decodes first, then, within the budget (budget.h), those of whoever is
+ *       next (queue.h). An item starts when it is given its first rows, not before, so nothing that
+ *       merely waits takes up a sequence. It then holds every page it can come to need, so a
+ *       started sequence never waits for memory.
+ *     3 a context block that does not fit the budget runs in slices of rows and units, in passes of
+ *       its own
  *     4 forward pass(es)
  *     5 rows that are read: pooling, scores, saved rows
  *     6 logits for every sequence that is due: label, score, sample; results go out
@@ -44,6 +46,7 @@ struct sched_config {
     int32_t jobs;      /* most jobs it holds at once */
     int32_t context;   /* slots of one sequence */
     int32_t step_rows; /* rows of one pass at most */
+    int64_t step_us;   /* a step without decodes; 0 = BUDGET_STEP_US */
     struct pages *pages;
     struct threads *threads; /* for sampling in parallel */
     struct seq_tools tools;

@@ -1,19 +1,27 @@
-/* The scheduler's inside, shared by scheduler.c (jobs, admission) and step.c (rows, passes). */
+/* The scheduler's inside, shared by scheduler.c (the life of jobs), choose.c (whose rows run) and
+ * step.c (passes, and what comes of them). */
 #ifndef ENGINE_SCHED_SCHEDULER_PRIVATE_H
 #define ENGINE_SCHED_SCHEDULER_PRIVATE_H
 
 #include "engine/engine.h"
+#include "engine/sched/budget.h"
+#include "engine/sched/queue.h"
 #include "engine/sched/scheduler.h"
 
 enum {
     LOGITS_ROWS = 32, /* rows of logits held at once: 6 MB for a vocabulary of 49,152 */
     STEP_US_BUCKETS = 20,
+    /* Blocks in slices at once. The first place holds a whole context, the others step_rows rows:
+     * a short text need not wait until a long one is through. Bulk leaves the last ones free. */
+    PARKS = 4,
+    PARKS_BULK = 2,
 };
 
 struct sched_counters {
     uint64_t completed[KIND_COUNT], cancelled[KIND_COUNT], failed[KIND_COUNT];
     uint64_t prompt_tokens[KIND_COUNT], generated_tokens[KIND_COUNT], step_rows[KIND_COUNT];
     uint64_t step_kinds[KIND_COUNT + 1];
+    uint64_t left_queue[CLASS_COUNT];
     uint64_t steps, step_us_sum, step_us_buckets[STEP_US_BUCKETS];
     int64_t last_step_us;
     double tokens_per_second; /* moving average of rows per second of busy time */
@@ -39,21 +47,35 @@ struct sched_pass {
     int32_t rows_max;
 };
 
+/* A context block that runs in slices. Its work is rows * units, in the order unit by unit, and
+ * within a unit row by row: no row attends before the last one has stored. */
+struct sched_park {
+    struct sched_pass pass; /* the whole block */
+    struct seq *owner;      /* NULL = free */
+    int64_t done, todo;     /* row-units behind us, and in this step */
+};
+
 struct scheduler {
     struct sched_config config;
     struct sched_host host;
     struct job **jobs; /* [job_count] in order of arrival */
-    int32_t job_count, turn;
+    int32_t job_count;
+    struct queue queue;
+    struct budget budget;
     struct seq *seqs;
     int32_t running;
 
     struct sched_pass pass; /* whole passes, at most step_rows rows */
-    struct sched_pass park; /* slices of one long context block, at most `context` rows */
-    struct seq *park_owner;
-    float *logits;                          /* [LOGITS_ROWS, vocab] */
+    struct sched_park parks[PARKS];
+    struct load load;    /* of this step's pass */
+    double slices_us;    /* expected of this step's slices */
+    int32_t slice_rows;  /* of the widest of them */
+    double limit_us;     /* this step's budget */
+    bool prompts_chosen; /* in this step: some prompt goes on */
+    int32_t decode_turn; /* which sequence's decode is taken first, when not all fit a pass */
+    float *logits;       /* [LOGITS_ROWS, vocab] */
     struct sample_scratch **sample_scratch; /* [threads] */
     int32_t sample_scratch_count;
-    int32_t prompt_turn; /* which sequence's prompt is served first */
     struct sched_counters counters;
 };
 
@@ -62,5 +84,15 @@ void step_close(struct scheduler *scheduler);
 uint64_t step_bytes(const struct sched_config *config, int32_t threads);
 /* Chooses rows, runs them, consumes what was read. False when nothing was runnable. */
 bool step_run(struct scheduler *scheduler);
+
+void sched_pass_reset(struct sched_pass *pass);
+/* Adds slots [stored, stored + count) of a sequence as one run. */
+void sched_pass_add(struct sched_pass *pass, struct seq *seq, int32_t count);
+
+/* Fills the pass and sets what each park has to do in this step. */
+void choose_rows(struct scheduler *scheduler);
+
+/* Starts the job's next item; NULL when sequences or pages do not suffice. */
+struct seq *scheduler_start_item(struct scheduler *scheduler, struct job *job, int64_t now_us);
 
 #endif

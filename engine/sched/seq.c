@@ -39,8 +39,8 @@ void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struc
     seq->item_index = item_index;
     seq->slot_count = item->token_count;
     seq->stored = 0;
-    seq->unit = 0;
-    seq->leases_park = false;
+    seq->park = NULL;
+    seq->chosen = false;
     seq->err = ERR_OK;
     seq->step = seq->step_tokens = seq->saved_index = 0;
     seq->step_open = seq->hidden_ready = false;

@@ -34,8 +34,8 @@ struct seq {
     struct slots slots;
     int32_t *tokens; /* [context] in slot order; the sampler's history too */
     int32_t slot_count, stored;
-    int32_t unit;     /* of a context block that runs in slices: its next unit; 0 = not begun */
-    bool leases_park; /* its rows' residuals lie in the park buffer */
+    struct sched_park *park; /* where the residuals of a context block lie that runs in slices */
+    bool chosen;             /* has its rows of this step */
     enum err err;
 
     /* The program. */

@@ -8,8 +8,6 @@
 #include "engine/base/clock.h"
 #include "engine/sched/scheduler_private.h"
 
-enum { PROMPT_ROWS_MIN = 16, PROMPT_SHARE = 8 };
-
 /* ---- memory -------------------------------------------------------------------------------- */
 
 static uint64_t pass_bytes(int32_t rows, int32_t runs, int32_t hidden)
@@ -41,63 +39,7 @@ static bool pass_open(struct sched_pass *pass, int32_t rows, int32_t runs, int32
     return true;
 }
 
-static void pass_close(struct sched_pass *pass)
-{
-    mem_free(pass->tokens);
-    mem_free(pass->positions);
-    mem_free(pass->x);
-    mem_free(pass->runs);
-    mem_free(pass->run_seqs);
-    mem_free(pass->reads);
-    mem_free(pass->read_of);
-    mem_free(pass->residuals);
-}
-
-uint64_t step_bytes(const struct sched_config *config, int32_t threads)
-{
-    return pass_bytes(config->step_rows, config->sequences, config->tools.hidden) +
-           pass_bytes(config->context, 1, config->tools.hidden) +
-           (uint64_t)LOGITS_ROWS * (uint64_t)config->tools.vocab * sizeof(float) +
-           (uint64_t)threads * sample_scratch_bytes(config->tools.vocab);
-}
-
-enum err step_open(struct scheduler *scheduler)
-{
-    const struct sched_config *config = &scheduler->config;
-    int32_t threads = threads_count(config->threads);
-    scheduler->logits =
-        mem_array(MEM_SCRATCH, (size_t)LOGITS_ROWS * (size_t)config->tools.vocab, sizeof(float));
-    scheduler->sample_scratch =
-        mem_array(MEM_SCRATCH, (size_t)threads, sizeof *scheduler->sample_scratch);
-    if (scheduler->logits == NULL || scheduler->sample_scratch == NULL ||
-        !pass_open(&scheduler->pass, config->step_rows, config->sequences, config->tools.hidden) ||
-        !pass_open(&scheduler->park, config->context, 1, config->tools.hidden)) {
-        return ERR_NO_MEMORY;
-    }
-    for (int32_t i = 0; i < threads; i++) {
-        enum err err = sample_scratch_open(config->tools.vocab, &scheduler->sample_scratch[i]);
-        if (err != ERR_OK) {
-            return err;
-        }
-        scheduler->sample_scratch_count++;
-    }
-    return ERR_OK;
-}
-
-void step_close(struct scheduler *scheduler)
-{
-    for (int32_t i = 0; i < scheduler->sample_scratch_count; i++) {
-        sample_scratch_close(scheduler->sample_scratch[i]);
-    }
-    mem_free(scheduler->sample_scratch);
-    mem_free(scheduler->logits);
-    pass_close(&scheduler->pass);
-    pass_close(&scheduler->park);
-}
-
-/* ---- choosing rows ------------------------------------------------------------------------- */
-
-static void pass_reset(struct sched_pass *pass)
+void sched_pass_reset(struct sched_pass *pass)
 {
     pass->batch = (struct batch){
         .tokens = pass->tokens,
@@ -108,12 +50,11 @@ static void pass_reset(struct sched_pass *pass)
     };
 }
 
-/* Adds slots [stored, stored + count) of a sequence as one run. */
-static void pass_add(struct sched_pass *pass, struct seq *seq, int32_t count)
+void sched_pass_add(struct sched_pass *pass, struct seq *seq, int32_t count)
 {
     struct batch *batch = &pass->batch;
     int32_t row_from = batch->row_count;
-    ASSERT(row_from + count <= pass->rows_max);
+    ASSERT(count > 0 && row_from + count <= pass->rows_max);
     for (int32_t i = 0; i < count; i++) {
         int32_t row = row_from + i;
         int32_t slot = seq->stored + i;
@@ -137,81 +78,86 @@ static void pass_add(struct sched_pass *pass, struct seq *seq, int32_t count)
     batch->row_count += count;
 }
 
-static bool prompt_pending(const struct seq *seq)
+static void pass_close(struct sched_pass *pass)
 {
-    return seq->job != NULL && seq->err == ERR_OK && seq->stored < seq_prompt_count(seq);
+    mem_free(pass->tokens);
+    mem_free(pass->positions);
+    mem_free(pass->x);
+    mem_free(pass->runs);
+    mem_free(pass->run_seqs);
+    mem_free(pass->reads);
+    mem_free(pass->read_of);
+    mem_free(pass->residuals);
 }
 
-/* Rows after the prompt: sampled and forced tokens. */
-static void choose_decodes(struct scheduler *scheduler)
+/* Rows of the block a park holds at most. */
+static int32_t park_rows(const struct sched_config *config, int32_t park)
 {
-    struct sched_pass *pass = &scheduler->pass;
-    for (int32_t i = 0; i < scheduler->config.sequences; i++) {
-        struct seq *seq = &scheduler->seqs[i];
-        if (seq->job == NULL || prompt_pending(seq) ||
-            seq_next(seq, &scheduler->config.tools) != SEQ_ROWS) {
-            continue;
-        }
-        int32_t room = pass->rows_max - pass->batch.row_count;
-        int32_t count = MIN(seq->slot_count - seq->stored, room);
-        if (count > 0) {
-            pass_add(pass, seq, count);
-        }
-    }
+    return park == 0 ? config->context : MIN(config->context, config->step_rows);
 }
 
-/* Gives a waiting prompt its rows; returns how many. */
-static int32_t choose_prompt(struct scheduler *scheduler, struct seq *seq, int32_t budget)
+static uint64_t parks_bytes(const struct sched_config *config)
 {
-    int32_t block = seq->item->context_count;
-    if (seq->stored >= block) { /* causal rows may come in any pieces */
-        int32_t count = MIN(seq_prompt_count(seq) - seq->stored, budget);
-        pass_add(&scheduler->pass, seq, count);
-        return count;
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < PARKS; i++) {
+        bytes += pass_bytes(park_rows(config, i), 1, config->tools.hidden);
     }
-    if (seq->leases_park) {
-        return 0;
-    }
-    if (block <= budget) {
-        pass_add(&scheduler->pass, seq, block);
-        return block;
-    }
-    if (scheduler->park_owner == NULL) {
-        scheduler->park_owner = seq;
-        seq->leases_park = true;
-        pass_reset(&scheduler->park);
-        pass_add(&scheduler->park, seq, block);
-    }
-    return 0;
+    return bytes;
 }
 
-/* Prompt rows a step may carry: few beside decodes, so that streams keep their pace. */
-static int32_t prompt_budget(const struct scheduler *scheduler)
+static bool parks_open(struct scheduler *scheduler)
 {
-    int32_t room = scheduler->pass.rows_max - scheduler->pass.batch.row_count;
-    if (scheduler->pass.batch.row_count == 0) {
-        return room;
+    const struct sched_config *config = &scheduler->config;
+    bool opened = true;
+    for (int32_t i = 0; i < PARKS && opened; i++) {
+        opened =
+            pass_open(&scheduler->parks[i].pass, park_rows(config, i), 1, config->tools.hidden);
     }
-    return MIN(room, MAX(scheduler->config.step_rows / PROMPT_SHARE, PROMPT_ROWS_MIN));
+    return opened;
 }
 
-static int32_t choose_prompts(struct scheduler *scheduler, int32_t budget)
+uint64_t step_bytes(const struct sched_config *config, int32_t threads)
 {
-    int32_t count = scheduler->config.sequences;
-    for (int32_t i = 0; i < count && budget > 0; i++) {
-        int32_t index = (scheduler->prompt_turn + i) % count;
-        struct seq *seq = &scheduler->seqs[index];
-        if (!prompt_pending(seq)) {
-            continue;
-        }
-        budget -= choose_prompt(scheduler, seq, budget);
-        if (budget == 0) { /* who got the last rows goes on first next time */
-            scheduler->prompt_turn = index;
-            return 0;
-        }
+    return pass_bytes(config->step_rows, config->sequences, config->tools.hidden) +
+           parks_bytes(config) +
+           (uint64_t)LOGITS_ROWS * (uint64_t)config->tools.vocab * sizeof(float) +
+           (uint64_t)threads * sample_scratch_bytes(config->tools.vocab);
+}
+
+enum err step_open(struct scheduler *scheduler)
+{
+    const struct sched_config *config = &scheduler->config;
+    int32_t threads = threads_count(config->threads);
+    scheduler->logits =
+        mem_array(MEM_SCRATCH, (size_t)LOGITS_ROWS * (size_t)config->tools.vocab, sizeof(float));
+    scheduler->sample_scratch =
+        mem_array(MEM_SCRATCH, (size_t)threads, sizeof *scheduler->sample_scratch);
+    if (scheduler->logits == NULL || scheduler->sample_scratch == NULL ||
+        !pass_open(&scheduler->pass, config->step_rows, config->sequences, config->tools.hidden) ||
+        !parks_open(scheduler)) {
+        return ERR_NO_MEMORY;
     }
-    scheduler->prompt_turn = (scheduler->prompt_turn + 1) % count;
-    return budget;
+    for (int32_t i = 0; i < threads; i++) {
+        enum err err = sample_scratch_open(config->tools.vocab, &scheduler->sample_scratch[i]);
+        if (err != ERR_OK) {
+            return err;
+        }
+        scheduler->sample_scratch_count++;
+    }
+    return ERR_OK;
+}
+
+void step_close(struct scheduler *scheduler)
+{
+    for (int32_t i = 0; i < scheduler->sample_scratch_count; i++) {
+        sample_scratch_close(scheduler->sample_scratch[i]);
+    }
+    mem_free(scheduler->sample_scratch);
+    mem_free(scheduler->logits);
+    pass_close(&scheduler->pass);
+    for (int32_t i = 0; i < PARKS; i++) {
+        pass_close(&scheduler->parks[i].pass);
+    }
 }
 
 /* ---- consuming ----------------------------------------------------------------------------- */
@@ -343,23 +289,62 @@ static unsigned pass_kinds(const struct sched_pass *pass)
     return kinds;
 }
 
-/* Runs the next units of the parked block: as many as the rows left in the budget pay for. A block
- * with a number that is not finite ends here: its run's err is of this pass alone. */
-static int32_t run_park(struct scheduler *scheduler, int32_t budget)
+/* Runs rows [row, row + rows) of a park's block through units [unit, unit_to). Reads lie in row
+ * order; those of these rows are counted from the first of them while they run. */
+static void run_slice(struct scheduler *scheduler, struct sched_park *park, int32_t row,
+    int32_t rows, int32_t unit, int32_t unit_to)
 {
-    struct seq *seq = scheduler->park_owner;
-    int32_t rows = scheduler->park.batch.row_count;
-    int32_t units = MAX(1, (int32_t)((int64_t)budget * scheduler->host.units / rows));
-    int32_t unit_to = MIN(scheduler->host.units, seq->unit + units);
-    scheduler->host.forward(scheduler->host.context, &scheduler->park.batch, seq->unit, unit_to);
-    int32_t worth = MAX(1, (unit_to - seq->unit) * rows / scheduler->host.units);
-    seq->unit = unit_to;
-    if (unit_to == scheduler->host.units || scheduler->park.batch.runs[0].err != ERR_OK) {
-        seq->leases_park = false;
-        scheduler->park_owner = NULL;
-        pass_consume(scheduler, &scheduler->park);
+    const struct batch *block = &park->pass.batch;
+    struct run run = block->runs[0];
+    run.row_from = 0;
+    run.row_count = rows;
+    run.slot_from += row;
+    struct batch batch = {.row_count = rows,
+        .tokens = block->tokens + row,
+        .positions = block->positions + row,
+        .x = block->x + row,
+        .runs = &run,
+        .run_count = 1,
+        .reads = block->reads};
+    while (batch.reads < block->reads + block->read_count && batch.reads->row < row) {
+        batch.reads++;
     }
-    return worth;
+    struct row_read *read = batch.reads;
+    while (read < block->reads + block->read_count && read->row < row + rows) {
+        read->row -= row;
+        read++;
+    }
+    batch.read_count = (int32_t)(read - batch.reads);
+    scheduler->host.forward(scheduler->host.context, &batch, unit, unit_to);
+    while (read > batch.reads) {
+        (--read)->row += row;
+    }
+    if (run.err != ERR_OK) {
+        block->runs[0].err = run.err;
+    }
+}
+
+/* What the park has to do in this step: the rest of a unit, whole units, the beginning of one. A
+ * block with a number that is not finite ends here. */
+static void run_park(struct scheduler *scheduler, struct sched_park *park)
+{
+    int64_t rows = park->pass.batch.row_count, units = scheduler->host.units;
+    struct run *run = &park->pass.runs[0];
+    int64_t to = park->done + park->todo;
+    while (park->done < to && run->err == ERR_OK) {
+        int64_t row = park->done % rows, unit = park->done / rows;
+        int64_t count = row == 0 ? MIN(rows, to - park->done) : MIN(rows - row, to - park->done);
+        int64_t whole = count == rows ? (to - park->done) / rows : 1;
+        run_slice(
+            scheduler, park, (int32_t)row, (int32_t)count, (int32_t)unit, (int32_t)(unit + whole));
+        park->done += count * whole;
+    }
+    park->todo = 0;
+    if (park->done == rows * units || run->err != ERR_OK) {
+        park->owner->park = NULL;
+        park->owner = NULL;
+        pass_consume(scheduler, &park->pass);
+    }
 }
 
 static void count_step(struct scheduler *scheduler, unsigned kinds, int32_t rows, int64_t from)
@@ -381,27 +366,43 @@ static void count_step(struct scheduler *scheduler, unsigned kinds, int32_t rows
         counters->tokens_per_second == 0 ? rate : counters->tokens_per_second * 0.95 + rate * 0.05;
 }
 
+/* The parks' slices of this step. Adds what kinds they are of; returns what they amount to in rows
+ * of whole passes. */
+static int32_t run_parks(struct scheduler *scheduler, unsigned *kinds)
+{
+    int64_t row_units = 0;
+    for (int32_t i = 0; i < PARKS; i++) {
+        struct sched_park *park = &scheduler->parks[i];
+        if (park->todo > 0) {
+            *kinds |= 1U << park->owner->job->plan.kind;
+            row_units += park->todo;
+            run_park(scheduler, park);
+        }
+    }
+    return (int32_t)((row_units + scheduler->host.units - 1) / scheduler->host.units);
+}
+
 bool step_run(struct scheduler *scheduler)
 {
     int64_t from = scheduler->host.now_us(scheduler->host.context);
     struct sched_pass *pass = &scheduler->pass;
-    pass_reset(pass);
-    choose_decodes(scheduler);
-    int32_t budget = choose_prompts(scheduler, prompt_budget(scheduler));
+    choose_rows(scheduler);
+    double expected_us = budget_cost(&scheduler->budget, &scheduler->load) + scheduler->slices_us;
     unsigned kinds = pass_kinds(pass);
     int32_t rows = pass->batch.row_count;
     if (rows > 0) {
         scheduler->host.forward(scheduler->host.context, &pass->batch, 0, scheduler->host.units);
         pass_consume(scheduler, pass);
     }
-    if (scheduler->park_owner != NULL) {
-        kinds |= 1U << scheduler->park_owner->job->plan.kind;
-        rows += run_park(scheduler, budget);
-    }
+    rows += run_parks(scheduler, &kinds);
     int32_t logits = consume_logits(scheduler, &kinds);
     if (kinds == 0) {
         return false;
     }
     count_step(scheduler, kinds, rows + (rows == 0 ? logits : 0), from);
+    struct load load = scheduler->load;
+    load.rows = MAX(load.rows, scheduler->slice_rows);
+    budget_learn(&scheduler->budget, &load, expected_us,
+        scheduler->host.now_us(scheduler->host.context) - from);
     return true;
 }

@@ -425,7 +425,9 @@ void engine_stats(struct engine *engine, struct engine_stats *out_stats)
     *out_stats = engine->stats;
     out_stats->sequences_running = (uint32_t)engine->running;
     for (int32_t i = 0; i < engine->count; i++) {
-        out_stats->queue_depth += engine->slots[i].state == SLOT_QUEUED;
+        bool queued = engine->slots[i].state == SLOT_QUEUED;
+        out_stats->queue_depth += queued;
+        out_stats->accepted[CLASS_GENERATE] += queued; /* one class is enough here */
     }
     pthread_mutex_unlock(&engine->lock);
 }

@@ -16,7 +16,7 @@ import warnings
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # RefResolver: all Debian 12 has
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from harness import SCALE, Server, request, wait_for  # noqa: E402
+from harness import SCALE, Server, queue_depth, request, wait_for  # noqa: E402
 
 SKIPPED = 77
 SOURCE = pathlib.Path(os.environ.get("MAGNETD_SOURCE") or pathlib.Path(__file__).parents[3])
@@ -225,7 +225,7 @@ def settled(server):
         found.clear()
         found.update(server.metrics())
         return (found["magnetd_tasks_in_use"] == 0 and found["magnetd_sequences_running"] == 0 and
-                found['magnetd_queue_depth{class="normal"}'] == 0 and
+                queue_depth(found) == 0 and
                 found['magnetd_cache_pages{state="used"}'] == 0 and
                 all(found[f'magnetd_requests_in_flight{{kind="{kind}"}}'] == 0 for kind in KINDS))
 

@@ -114,7 +114,7 @@ class Phases(Base):
             runners = [self.begin("/generate", body) for _ in range(2)]
             self.running(2)
             waiting = self.begin(*STREAM)
-            depth = 'magnetd_queue_depth{class="normal"}'
+            depth = 'magnetd_queue_depth{class="generate"}'
             wait_for(lambda: self.server.metrics()[depth] == 1, "queued")
             before = cancelled(self.server)
             leave(waiting, how)
