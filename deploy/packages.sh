@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the Debian 12 packages that are missing for a purpose, and nothing when none is:
-#     sh deploy/packages.sh build | test | ci | list PURPOSE
+#     sh deploy/packages.sh build | test | cross | ci | list PURPOSE
+# cross: what tests/run.sh --cross aarch64 needs beside test.
 # One list for the README's commands, for CI and for images.
 set -eu
 
@@ -8,13 +9,16 @@ build="gcc libc6-dev meson ninja-build pkg-config python3 libmicrohttpd-dev libj
     libopenblas-pthread-dev libutf8proc-dev"
 run="ca-certificates curl python3-pip"
 test="libcmocka-dev node-llhttp python3-jsonschema wrk"
+cross="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev:arm64
+    libjansson-dev:arm64 libopenblas-pthread-dev:arm64 libutf8proc-dev:arm64"
 ci="ccache clang clang-format-14 git libclang-rt-14-dev llvm"
 
 packages_of() {
     case $1 in
     build) echo $build $run ;;
     test) echo $build $run $test ;;
-    ci) echo $build $run $test $ci ;;
+    cross) echo $build $run $test $cross ;;
+    ci) echo $build $run $test $cross $ci ;;
     *) echo "packages.sh: no such purpose: $1" >&2; exit 2 ;;
     esac
 }
@@ -49,6 +53,9 @@ for package in $wanted; do
 done
 if [ -n "$missing" ]; then
     echo "installing:$missing" >&2
+    case $missing in
+    *:arm64*) as_root dpkg --add-architecture arm64 ;;
+    esac
     as_root apt-get update -qq >&2
     # Unattended, and without the documentation and services that are only recommended.
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \

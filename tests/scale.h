@@ -1,6 +1,7 @@
 /*
  * How much slower this build is allowed to be than the plain one: sanitizers cost a factor of two
- * to twenty. Tests multiply bounds on time by it, and may divide the number of random rounds.
+ * to twenty, an emulated CPU about ten. Tests multiply bounds on time by it, and may divide the
+ * number of random rounds.
  */
 #ifndef TESTS_SCALE_H
 #define TESTS_SCALE_H

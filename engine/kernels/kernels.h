@@ -77,7 +77,7 @@ struct attention_args {
 enum rope_style { ROPE_INTERLEAVED, ROPE_HALF };
 
 struct kernels {
-    const char *name; /* "ref", "avx2", "avx512", "blas" */
+    const char *name; /* "ref", "avx2", "avx512", "neon", "blas" */
     bool deterministic;
 
     /* ---- weights ---- */
@@ -134,8 +134,8 @@ static inline size_t kv_head_bytes(enum kv_type type, int32_t page_slots, int32_
     return (size_t)2 * (size_t)page_slots * (size_t)head_dim * (type == KV_F16 ? 2 : 4);
 }
 
-/* Fills the table. name NULL = the best rung that this CPU runs and that has run on real hardware;
- * else that rung or ERR_CONFIG naming what this machine lacks. */
+/* Fills the table. name NULL = the best rung that this CPU runs and that docs/kernels.md calls a
+ * default; else that rung or ERR_CONFIG naming what this machine lacks. */
 MUST_USE enum err kernels_select(const char *name, struct kernels *out, struct err_info *info);
 /* Names of all rungs this machine can run, NULL-terminated, slowest first. */
 const char *const *kernels_available(void);

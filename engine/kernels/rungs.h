@@ -12,6 +12,8 @@ void rung_ref_fill(struct kernels *table);
 void rung_fill_avx2(struct kernels *table);
 /* Needs AVX-512 F, BW, DQ and VL, and what avx2 needs. */
 void rung_fill_avx512(struct kernels *table);
+/* Any AArch64 CPU. */
+void rung_neon_fill(struct kernels *table);
 /* F32 products by OpenBLAS; call rung_blas_prepare first. */
 void rung_blas_fill(struct kernels *table);
 /* False, saying why, when the OpenBLAS at hand must not be called from several threads. */

@@ -6,15 +6,14 @@
  * chosen unasked.
  */
 #include <string.h>
-#include "engine/base/attr.h"
 #include "engine/kernels/rungs.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-/* In the order of the ladder; each can run what the ones before it can. */
-enum level { LEVEL_REF, LEVEL_AVX2, LEVEL_AVX512, LEVEL_COUNT };
+/* In the order of the ladder; each can run what the ones before it of its kind of CPU can. */
+enum level { LEVEL_REF, LEVEL_AVX2, LEVEL_AVX512, LEVEL_NEON, LEVEL_COUNT };
 
 struct step {
     const char *name;
@@ -30,6 +29,11 @@ static const struct step steps[LEVEL_COUNT] = {
 #else
     [LEVEL_AVX2] = {"avx2", NULL, "an x86-64 CPU"},
     [LEVEL_AVX512] = {"avx512", NULL, "an x86-64 CPU"},
+#endif
+#if defined(__aarch64__)
+    [LEVEL_NEON] = {"neon", rung_neon_fill, "nothing"}, /* part of every AArch64 CPU */
+#else
+    [LEVEL_NEON] = {"neon", NULL, "an AArch64 CPU"},
 #endif
 };
 
@@ -48,6 +52,8 @@ static enum level level_of_cpu(void)
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
                ? LEVEL_AVX512
                : LEVEL_AVX2;
+#elif defined(__aarch64__)
+    return LEVEL_NEON;
 #else
     return LEVEL_REF;
 #endif
@@ -56,7 +62,9 @@ static enum level level_of_cpu(void)
 static void climb(struct kernels *table, enum level level)
 {
     for (int step = 0; step <= (int)level; step++) {
-        steps[step].fill(table);
+        if (steps[step].fill != NULL) {
+            steps[step].fill(table);
+        }
     }
 }
 
@@ -66,6 +74,7 @@ const char *const *kernels_available(void)
         [LEVEL_REF] = {{"ref"}, {"ref", "blas"}},
         [LEVEL_AVX2] = {{"ref", "avx2"}, {"ref", "blas", "avx2"}},
         [LEVEL_AVX512] = {{"ref", "avx2", "avx512"}, {"ref", "blas", "avx2", "avx512"}},
+        [LEVEL_NEON] = {{"ref", "neon"}, {"ref", "blas", "neon"}},
     };
     return names[level_of_cpu()][rung_blas_usable()];
 }
@@ -84,7 +93,8 @@ enum err kernels_select(const char *name, struct kernels *out, struct err_info *
 {
     const enum level best = level_of_cpu();
     if (name == NULL) {
-        climb(out, MIN(best, LEVEL_AVX2)); /* avx512 is still being measured */
+        /* avx512 is still being measured. */
+        climb(out, best == LEVEL_AVX512 ? LEVEL_AVX2 : best);
         return ERR_OK;
     }
     if (strcmp(name, "blas") == 0) {
@@ -94,7 +104,7 @@ enum err kernels_select(const char *name, struct kernels *out, struct err_info *
         if (strcmp(name, steps[level].name) != 0) {
             continue;
         }
-        if (level > (int)best) {
+        if (level > (int)best || steps[level].fill == NULL) {
             return err_set(info, ERR_CONFIG, "kernels",
                 "this machine cannot run the %s kernels, which need %s", name, steps[level].needs);
         }

@@ -15,6 +15,8 @@
 #include "engine/kernels/kernels.h"
 #if defined(__x86_64__)
 #include "engine/kernels/x86/x86.h"
+#elif defined(__aarch64__)
+#include "engine/kernels/arm/neon.h"
 #endif
 
 enum { BATCH = 4096 };
@@ -30,6 +32,8 @@ static const struct {
 #if defined(__x86_64__)
     {"avx2", vector_exp_avx2},
     {"avx512", vector_exp_avx512},
+#elif defined(__aarch64__)
+    {"neon", vector_neon_exp},
 #endif
     {NULL, NULL},
 };

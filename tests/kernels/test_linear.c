@@ -23,6 +23,7 @@
 #include <cmocka.h>
 #include "engine/base/threads.h"
 #include "tests/kernels/kernel_check.h"
+#include "tests/scale.h"
 
 enum { ROWS_MAX = 64 };
 
@@ -240,6 +241,7 @@ static void bits_do_not_depend_on_company(void **state)
 {
     (void)state;
     struct check_random random = check_random_open();
+    const int32_t outputs = (test_scale() > 1 ? 2 : 7) * 16 + 5;
     struct threads *threads = NULL;
     assert_int_equal(threads_open(3, &threads), ERR_OK);
     for (const char *const *name = kernels_available(); *name != NULL; name++) {
@@ -248,7 +250,7 @@ static void bits_do_not_depend_on_company(void **state)
             continue;
         }
         for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
-            struct linear_case c = open_case(&random, &kernels, (enum tensor_type)type, 7 * 16 + 5,
+            struct linear_case c = open_case(&random, &kernels, (enum tensor_type)type, outputs,
                 random_inputs(&random, (enum tensor_type)type), ROWS_MAX);
             kernels.linear(
                 &c.packed, &c.activation, 0, ROWS_MAX, 0, c.packed.panels, c.y, c.y_stride);

@@ -82,6 +82,25 @@ static void names_of_rungs(void **state)
     assert_int_equal(kernels_select(NULL, &kernels, &info), ERR_OK);
     assert_true(kernels.deterministic);
     assert_string_not_equal(kernels.name, "blas");
+#if defined(__x86_64__)
+    const char *foreign = "neon";
+#else
+    const char *foreign = "avx2";
+#endif
+    assert_int_equal(kernels_select(foreign, &kernels, &info), ERR_CONFIG);
+}
+
+/* The reference is a hundred times too slow to be chosen where there is anything else. */
+static void unasked_the_reference_is_the_last_choice(void **state)
+{
+    (void)state;
+    struct kernels kernels;
+    bool better = false;
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        better = better || (strcmp(*name, "ref") != 0 && strcmp(*name, "blas") != 0);
+    }
+    assert_int_equal(kernels_select(NULL, &kernels, NULL), ERR_OK);
+    assert_true(better == (strcmp(kernels.name, "ref") != 0));
 }
 
 int main(void)
@@ -90,6 +109,7 @@ int main(void)
         cmocka_unit_test(every_row_comes_back_exactly),
         cmocka_unit_test(panels_take_the_bytes_of_their_rows),
         cmocka_unit_test(names_of_rungs),
+        cmocka_unit_test(unasked_the_reference_is_the_last_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,8 @@ FLAGS = ["-std=c17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unuse
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = AVX2 + ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-DKERNELS_AVX512"]
 ISA_FLAGS = {"engine/kernels/x86/": (AVX2, AVX512)}
+# Left to a build for that CPU.
+CPU_OF = {"engine/kernels/x86/": "x86_64", "engine/kernels/arm/": "aarch64"}
 LAYERS = ("engine", "api", "server", "schemas", "tests")
 
 
@@ -23,10 +25,18 @@ def compile_alone(compiler, root, flags, headers):
     return subprocess.run(command, cwd=root, check=False).returncode
 
 
+def is_for(machine, header):
+    return all(machine.startswith(cpu) for prefix, cpu in CPU_OF.items()
+               if header.startswith(prefix))
+
+
 def main():
     root, includes, compiler = Path(sys.argv[1]), sys.argv[2].split(":"), sys.argv[3:]
     headers = sorted(path.relative_to(root).as_posix() for layer in LAYERS
                      for path in (root / layer).rglob("*.h"))
+    machine = subprocess.run(compiler + ["-dumpmachine"], capture_output=True, text=True,
+                             check=True).stdout
+    headers = [header for header in headers if is_for(machine, header)]
     extra = [flag for folder in includes if folder for flag in ("-I", folder)]
     failed, special = 0, set()
     for prefix, choices in ISA_FLAGS.items():

@@ -5,7 +5,7 @@
  */
 #include "engine/base/attr.h"
 #include "engine/kernels/x86/lanes.h"
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/unroll.h"
 #include "engine/kernels/x86/x86.h"
 
 enum {

@@ -11,7 +11,7 @@
  */
 #include "engine/base/assert.h"
 #include "engine/kernels/x86/x86.h"
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/unroll.h"
 #include "engine/kernels/x86/panel_lanes.h"
 
 enum {

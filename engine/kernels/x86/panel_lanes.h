@@ -27,7 +27,7 @@
 
 #include "engine/kernels/kernels.h"
 #include "engine/kernels/x86/lanes.h"
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/unroll.h"
 
 enum {
     QUAD = 4,       /* inputs of a word */

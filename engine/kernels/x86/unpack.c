@@ -3,7 +3,7 @@
 #include "engine/base/assert.h"
 #include "engine/kernels/x86/x86.h"
 #include "engine/kernels/x86/panel_lanes.h"
-#include "engine/kernels/x86/unroll.h"
+#include "engine/kernels/unroll.h"
 
 ALWAYS_INLINE void unpack_vector(
     enum tensor_type type, const struct sub_block *at, float *tile, float *a, float *b)

@@ -1,7 +1,7 @@
 /* Loops whose unrolling is part of the design: arrays of vectors become registers only when every
  * index is a constant. gcc and clang spell it differently. */
-#ifndef ENGINE_KERNELS_X86_UNROLL_H
-#define ENGINE_KERNELS_X86_UNROLL_H
+#ifndef ENGINE_KERNELS_UNROLL_H
+#define ENGINE_KERNELS_UNROLL_H
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -9,7 +9,7 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
-#define UNROLL _Pragma("GCC unroll 16") /* more than any count used */
+#define UNROLL _Pragma("GCC unroll 16") /* no count is greater */
 #define NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 

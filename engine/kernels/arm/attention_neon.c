@@ -1,0 +1,280 @@
+/*
+ * Attention of a run of rows: an online softmax over blocks of 64 slots anchored at slot 0.
+ *
+ * Keys and values are turned to float in a tile in the L1 cache and multiplied by the same inner
+ * kernel as weights: scores = q K over the head's numbers, sums += p V over the slots. A block's
+ * rows share the tiles. Per row the operations and their order are fixed by its own slots:
+ *
+ *   score   one FMA chain over the head's numbers; then x scale, - slope x distance
+ *   block   m' = max(m, greatest score); p = exp(score - m'); c = exp(m - m')
+ *           total = total c + (sum of p, in eight partial sums, then lanes_sum)
+ *           sums = sums c, then one FMA chain over the slots in ascending order
+ *   end     sums / total + 0: the + 0 turns a -0 into 0, see below
+ *
+ * Stale memory: lanes a row must not see get the score -inf by a select before anything is computed
+ * from them, so p = 0 there. Values are only read at slots that some row of the call sees, which
+ * are stored and finite; p = 0 then adds an exact 0. All that 0 x v can change is the sign of a
+ * sum that is zero, hence the + 0 at the end.
+ *
+ * Unlike the AVX2 rung there is no path of its own for a single row: it uses the tiles too.
+ */
+#include <arm_neon.h>
+#include <string.h>
+#include "engine/attn/mask.h"
+#include "engine/base/assert.h"
+#include "engine/base/attr.h"
+#include "engine/kernels/arm/exp_neon.h"
+#include "engine/kernels/arm/lanes_neon.h"
+#include "engine/kernels/arm/neon.h"
+
+enum {
+    ROWS = 24,  /* that share converted tiles */
+    BLOCK = 64, /* slots of one softmax step */
+    BLOCK_VECTORS = BLOCK / LANES,
+    TILE_FLOATS = HEAD_DIM_MAX * KV_TILE, /* converted at once: 32 KiB */
+};
+
+struct block_rows {
+    int32_t first, count;  /* rows of the run */
+    int32_t visible;       /* slots seen by the last row, which sees the most */
+    int32_t dims_padded;   /* head_dim rounded up to whole panels */
+    bool windowed, placed; /* a reach; a reach or a slope */
+    float greatest[ROWS], total[ROWS];
+    float scores[ROWS][BLOCK];
+    float sums[ROWS * HEAD_DIM_MAX]; /* [count][dims_padded] */
+    float tile[TILE_FLOATS];
+};
+
+_Static_assert(HEAD_DIM_MAX % PANEL_OUTPUTS == 0, "padding must fit");
+
+/* ---- keys and values to float --------------------------------------------------------------- */
+
+/* Where slot's tile of keys begins (slot a multiple of KV_TILE), or its values. */
+static const void *kv_at(const struct kv_view *kv, int32_t slot, bool values)
+{
+    const size_t number = kv->type == KV_F16 ? 2 : 4;
+    const size_t in_page = (size_t)(slot % kv->page_slots) + (values ? (size_t)kv->page_slots : 0);
+    return kv->pages[slot / kv->page_slots] + kv->head_offset +
+           in_page * (size_t)kv->head_dim * number;
+}
+
+/* `count` numbers, with zeros up to a whole vector. */
+static void to_floats(enum kv_type type, const void *from, int32_t count, float *out)
+{
+    for (int32_t i = 0; i < count; i += LANES) {
+        if (type == KV_F32) {
+            vst1q_f32(out + i, lanes_load((const float *)from + i, count - i));
+            continue;
+        }
+        uint16_t four[LANES] = {0};
+        memcpy(four, (const uint16_t *)from + i, (size_t)MIN(count - i, LANES) * sizeof *four);
+        vst1q_f32(out + i, lanes_f16(four));
+    }
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+/* scores[r][slot - from] = q[r] . K[slot] for rows [row, count) and slots [from, from + slots),
+ * whole tiles of them. */
+static void score_block(const struct attention_args *args, struct block_rows *rows, int32_t row,
+    int32_t from, int32_t slots)
+{
+    const int32_t dims = args->kv.head_dim;
+    for (int32_t slot = 0; slot < slots; slot += KV_TILE) {
+        to_floats(args->kv.type, kv_at(&args->kv, from + slot, false), dims * KV_TILE, rows->tile);
+        const struct tile_job job = {
+            .x = args->q + (size_t)(rows->first + row) * args->q_stride,
+            .x_stride = args->q_stride,
+            .w = rows->tile,
+            .w_stride = KV_TILE,
+            .count = dims,
+            .y = rows->scores[row] + slot,
+            .y_stride = BLOCK,
+        };
+        tile_neon(&job, rows->count - row);
+    }
+}
+
+/* sums[r] += p[r][slot] V[slot] for rows [row, count) and slots [from, from + slots). */
+static void add_values(const struct attention_args *args, struct block_rows *rows, int32_t row,
+    int32_t from, int32_t slots)
+{
+    const int32_t padded = rows->dims_padded;
+    const int32_t at_once = TILE_FLOATS / padded;
+    for (int32_t slot = 0; slot < slots; slot += at_once) {
+        const int32_t count = MIN(slots - slot, at_once);
+        for (int32_t i = 0; i < count; i++) {
+            const void *values = kv_at(&args->kv, from + slot + i, true);
+            to_floats(args->kv.type, values, args->kv.head_dim, rows->tile + i * padded);
+        }
+        for (int32_t d = 0; d < padded; d += PANEL_OUTPUTS) {
+            const struct tile_job job = {
+                .x = rows->scores[row] + slot,
+                .x_stride = BLOCK,
+                .w = rows->tile + d,
+                .w_stride = (size_t)padded,
+                .count = count,
+                .y = rows->sums + (size_t)row * (size_t)padded + d,
+                .y_stride = (size_t)padded,
+                .resume = true,
+            };
+            tile_neon(&job, rows->count - row);
+        }
+    }
+}
+
+/* ---- softmax of one block of one row -------------------------------------------------------- */
+
+/* Position of each of four slots minus the query's; 0 for slots past `visible`. */
+static int32x4_t offsets_of(
+    const struct attention_args *args, int32_t slot, int32_t slot_q, int32_t visible)
+{
+    const int32_t own = args->positions[slot_q];
+    int32_t offsets[LANES] = {0};
+    for (int32_t i = 0; i < LANES && slot + i < visible; i++) {
+        offsets[i] = args->positions[slot + i] - own;
+    }
+    return vld1q_s32(offsets);
+}
+
+/* Scales, biases and masks the scores of four slots. */
+static float32x4_t finish_scores(const struct attention_args *args, const struct block_rows *rows,
+    float32x4_t scores, int32_t slot, int32_t slot_q)
+{
+    const int32_t visible = mask_visible(args->context_count, slot_q);
+    uint32x4_t seen = lanes_first(visible - slot);
+    float32x4_t s = vmulq_n_f32(scores, args->scale);
+    if (rows->placed) {
+        const int32x4_t offsets = offsets_of(args, slot, slot_q, visible);
+        const float32x4_t distance = vcvtq_f32_s32(vabsq_s32(offsets));
+        s = vsubq_f32(s, vmulq_n_f32(distance, args->alibi_slope));
+        if (rows->windowed) {
+            const uint32x4_t left = vcltq_s32(offsets, vdupq_n_s32(-args->reach_left));
+            const uint32x4_t right = vcgtq_s32(offsets, vdupq_n_s32(args->reach_right));
+            seen = vbicq_u32(seen, vorrq_u32(left, right));
+        }
+    }
+    return vbslq_f32(seen, s, vdupq_n_f32(-__builtin_inff()));
+}
+
+static void shrink(struct block_rows *rows, int32_t row, float by)
+{
+    float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
+    rows->total[row] *= by;
+    for (int32_t d = 0; d < rows->dims_padded; d += LANES) {
+        vst1q_f32(sums + d, vmulq_n_f32(vld1q_f32(sums + d), by));
+    }
+}
+
+/* Turns a row's scores of the block at slot `from` into weights p and updates its running state. */
+static void weigh_block(
+    const struct attention_args *args, struct block_rows *rows, int32_t row, int32_t from)
+{
+    const int32_t slot_q = args->slot_from + rows->first + row;
+    float *scores = rows->scores[row];
+    float32x4_t s[BLOCK_VECTORS];
+    float32x4_t best = vdupq_n_f32(-__builtin_inff());
+    for (int v = 0; v < BLOCK_VECTORS; v++) {
+        const int32_t slot = v * LANES;
+        s[v] = finish_scores(args, rows, vld1q_f32(scores + slot), from + slot, slot_q);
+        best = lanes_greater(s[v], best);
+    }
+    const float block_greatest = vmaxvq_f32(best);
+    if (block_greatest == -__builtin_inff()) {
+        memset(scores, 0, sizeof rows->scores[row]); /* the row sees none of the block */
+        return;
+    }
+    const float before = rows->greatest[row];
+    const float greatest = MAX(before, block_greatest);
+    float32x4_t sums[2] = {vdupq_n_f32(0), vdupq_n_f32(0)};
+    for (int v = 0; v < BLOCK_VECTORS; v++) {
+        const float32x4_t p = exp_neon(vsubq_f32(s[v], vdupq_n_f32(greatest)));
+        vst1q_f32(scores + v * LANES, p);
+        sums[v % 2] = vaddq_f32(sums[v % 2], p);
+    }
+    if (before != greatest) {
+        shrink(rows, row, vgetq_lane_f32(exp_neon(vdupq_n_f32(before - greatest)), 0));
+    }
+    rows->total[row] += lanes_sum(sums[0], sums[1]);
+    rows->greatest[row] = greatest;
+}
+
+/* ---- a block of rows ------------------------------------------------------------------------ */
+
+/* False when every row's window leaves out the whole block. */
+static bool in_reach(
+    const struct attention_args *args, const struct block_rows *rows, int32_t from, int32_t to)
+{
+    if (!rows->windowed) {
+        return true;
+    }
+    for (int32_t row = 0; row < rows->count; row++) {
+        const int64_t own = args->positions[args->slot_from + rows->first + row];
+        for (int32_t slot = from; slot < to; slot++) {
+            const int64_t offset = args->positions[slot] - own;
+            if (offset >= -(int64_t)args->reach_left && offset <= args->reach_right) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void finish_row(
+    const struct attention_args *args, const struct block_rows *rows, int32_t row)
+{
+    const float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
+    float *out = args->out + (size_t)(rows->first + row) * args->out_stride;
+    const float32x4_t total = vdupq_n_f32(rows->total[row]);
+    for (int32_t d = 0; d < args->kv.head_dim; d += LANES) {
+        const float32x4_t mean = vdivq_f32(vld1q_f32(sums + d), total);
+        lanes_store(out + d, args->kv.head_dim - d, vaddq_f32(mean, vdupq_n_f32(0)));
+    }
+}
+
+static void attend(const struct attention_args *args, struct block_rows *rows)
+{
+    const int32_t slot_from = args->slot_from + rows->first;
+    for (int32_t r = 0; r < rows->count; r++) {
+        rows->greatest[r] = -__builtin_inff();
+        rows->total[r] = 0;
+    }
+    memset(rows->sums, 0, (size_t)rows->count * (size_t)rows->dims_padded * sizeof(float));
+    for (int32_t from = 0; from < rows->visible; from += BLOCK) {
+        const int32_t slots = MIN(rows->visible - from, BLOCK);
+        if (!in_reach(args, rows, from, from + slots)) {
+            continue;
+        }
+        /* Later rows see no less: rows before the first that sees the block are done. */
+        int32_t row = 0;
+        while (mask_visible(args->context_count, slot_from + row) <= from) {
+            row++;
+        }
+        score_block(args, rows, row, from, slots);
+        for (int32_t r = row; r < rows->count; r++) {
+            weigh_block(args, rows, r, from);
+        }
+        add_values(args, rows, row, from, slots);
+    }
+    for (int32_t r = 0; r < rows->count; r++) {
+        finish_row(args, rows, r);
+    }
+}
+
+void attention_neon(const struct attention_args *args, int32_t row_from, int32_t row_to)
+{
+    ASSERT(args->kv.head_dim >= 1 && args->kv.head_dim <= HEAD_DIM_MAX);
+    ASSERT(args->kv.page_slots >= KV_TILE && args->kv.page_slots % KV_TILE == 0);
+    struct block_rows rows;
+    /* Lanes of tiles that no row sees are never scored, but pass through the select. */
+    memset(rows.scores, 0, (size_t)MIN(row_to - row_from, ROWS) * sizeof rows.scores[0]);
+    rows.windowed = args->reach_left != REACH_ALL || args->reach_right != REACH_ALL;
+    rows.placed = rows.windowed || args->alibi_slope != 0;
+    rows.dims_padded = (args->kv.head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS;
+    for (int32_t first = row_from; first < row_to; first += ROWS) {
+        rows.first = first;
+        rows.count = MIN(row_to - first, ROWS);
+        rows.visible = mask_visible(args->context_count, args->slot_from + first + rows.count - 1);
+        attend(args, &rows);
+    }
+}
