@@ -36,23 +36,29 @@ static void heap_sift_down(struct rank *heap, int32_t count, int32_t root)
     heap[root] = moving;
 }
 
-static void heap_build(struct candidates *candidates)
+void candidates_heap(struct rank *heap, int32_t count)
 {
-    for (int32_t i = 0; i < candidates->count; i++) {
-        candidates->heap[i] = (struct rank){candidates->entries[i].key, i};
+    for (int32_t i = count / 2 - 1; i >= 0; i--) {
+        heap_sift_down(heap, count, i);
     }
-    for (int32_t i = candidates->count / 2 - 1; i >= 0; i--) {
-        heap_sift_down(candidates->heap, candidates->count, i);
-    }
+}
+
+void candidates_heap_pop(struct rank *heap, int32_t count)
+{
+    heap[0] = heap[count - 1];
+    heap_sift_down(heap, count - 1, 0);
 }
 
 /* Keeps the shortest list in order of (key, index) that has k_max tokens or whose weights reach
  * mass_min. Rounding may leave the whole sum below mass_min: then everything is kept. */
 static void keep_ranked(struct candidates *candidates, int32_t k_max, double mass_min)
 {
-    heap_build(candidates);
     struct rank *heap = candidates->heap;
     int32_t left = candidates->count;
+    for (int32_t i = 0; i < left; i++) {
+        heap[i] = (struct rank){candidates->entries[i].key, i};
+    }
+    candidates_heap(heap, left);
     struct rank last = heap[0];
     double mass = 0;
     for (int32_t kept = 1; left > 0; kept++) {
@@ -61,8 +67,7 @@ static void keep_ranked(struct candidates *candidates, int32_t k_max, double mas
         if (kept == k_max || mass >= mass_min) {
             break;
         }
-        heap[0] = heap[--left];
-        heap_sift_down(heap, left, 0);
+        candidates_heap_pop(heap, left--);
     }
     int32_t count = 0;
     for (int32_t i = 0; i < candidates->count; i++) {
@@ -164,6 +169,9 @@ void candidates_min_p(struct candidates *candidates, double p)
 void candidates_temperature(struct candidates *candidates, double temperature)
 {
     ASSERT(temperature > 0);
+    if (temperature == 1) {
+        return;
+    }
     for (int32_t i = 0; i < candidates->count; i++) {
         candidates->entries[i].logit /= temperature;
     }

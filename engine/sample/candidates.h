@@ -9,6 +9,7 @@
 #ifndef ENGINE_SAMPLE_CANDIDATES_H
 #define ENGINE_SAMPLE_CANDIDATES_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,21 @@ struct candidates {
     struct rank *heap;         /* [capacity] */
     int32_t count;
 };
+
+/* Appends a token, if it can be picked at all; ids ascend. */
+static inline void candidates_add(
+    struct candidates *candidates, const float *logits, int32_t id, const uint8_t *banned)
+{
+    if (logits[id] > -INFINITY && banned[id] == 0) { /* false for NaN too */
+        candidates->entries[candidates->count++] =
+            (struct candidate){.logit = logits[id], .id = id};
+    }
+}
+
+/* A heap of ranks: the root is the one with the smallest key, of equals with the smallest index.
+ * candidates_heap_pop takes the root of `count` >= 1 off; count - 1 are left. */
+void candidates_heap(struct rank *heap, int32_t count);
+void candidates_heap_pop(struct rank *heap, int32_t count);
 
 /* Greatest logit (count >= 1): the first index among equals. */
 int32_t candidates_best(const struct candidates *candidates);

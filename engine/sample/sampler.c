@@ -12,11 +12,14 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/sample/candidates.h"
+#include "engine/sample/shortlist.h"
 
 struct sample_scratch {
     int32_t vocab;
     struct candidates candidates;
     int32_t *generated; /* [vocab] times generated; all 0 between picks */
+    float *block_best;  /* [shortlist_blocks(vocab)] */
+    uint8_t *banned;    /* [vocab] all 0 between picks */
     uint8_t *repeated;  /* [vocab] within the repetition window; all 0 between picks */
 };
 
@@ -25,8 +28,9 @@ struct sample_scratch {
 uint64_t sample_scratch_bytes(int32_t vocab)
 {
     return sizeof(struct sample_scratch) +
-           (uint64_t)vocab *
-               (sizeof(struct candidate) + sizeof(struct rank) + sizeof(int32_t) + sizeof(uint8_t));
+           (uint64_t)vocab * (sizeof(struct candidate) + sizeof(struct rank) + sizeof(int32_t) +
+                                 sizeof(uint8_t)) +
+           (uint64_t)shortlist_blocks(vocab) * sizeof(float);
 }
 
 enum err sample_scratch_open(int32_t vocab, struct sample_scratch **out_scratch)
@@ -41,9 +45,12 @@ enum err sample_scratch_open(int32_t vocab, struct sample_scratch **out_scratch)
     scratch->candidates.entries = mem_array(MEM_SCRATCH, count, sizeof(struct candidate));
     scratch->candidates.heap = mem_array(MEM_SCRATCH, count, sizeof(struct rank));
     scratch->generated = mem_array(MEM_SCRATCH, count, sizeof(int32_t));
+    scratch->banned = mem_array(MEM_SCRATCH, count, sizeof(uint8_t));
     scratch->repeated = mem_array(MEM_SCRATCH, count, sizeof(uint8_t));
+    scratch->block_best = mem_array(MEM_SCRATCH, (size_t)shortlist_blocks(vocab), sizeof(float));
     if (scratch->candidates.entries == NULL || scratch->candidates.heap == NULL ||
-        scratch->generated == NULL || scratch->repeated == NULL) {
+        scratch->generated == NULL || scratch->banned == NULL || scratch->repeated == NULL ||
+        scratch->block_best == NULL) {
         sample_scratch_close(scratch);
         return ERR_NO_MEMORY;
     }
@@ -59,37 +66,56 @@ void sample_scratch_close(struct sample_scratch *scratch)
     mem_free(scratch->candidates.entries);
     mem_free(scratch->candidates.heap);
     mem_free(scratch->generated);
+    mem_free(scratch->banned);
     mem_free(scratch->repeated);
+    mem_free(scratch->block_best);
     mem_free(scratch);
 }
 
 /* ---- processors ---- */
 
-/* The whole vocabulary with bias and bans applied; only tokens that can be picked remain. */
-static void gather(struct sample_scratch *scratch, const struct sample_request *request,
-    const float *logits, int32_t vocab)
+/* A bias of -INFINITY is a ban by another name. */
+static void mark_banned(
+    struct sample_scratch *scratch, const struct sample_request *request, uint8_t mark)
 {
-    struct candidate *entries = scratch->candidates.entries;
-    for (int32_t id = 0; id < vocab; id++) {
-        entries[id] = (struct candidate){.logit = logits[id], .id = id};
-    }
     const struct sampling *sampling = request->sampling;
     for (int32_t i = 0; i < sampling->logit_bias_count; i++) {
         const struct logit_bias *bias = &sampling->logit_bias[i];
-        ASSERT(bias->token >= 0 && bias->token < vocab);
-        entries[bias->token].logit += bias->bias;
-    }
-    for (int32_t i = 0; i < request->banned_count; i++) {
-        ASSERT(request->banned[i] >= 0 && request->banned[i] < vocab);
-        entries[request->banned[i]].logit = -INFINITY;
-    }
-    int32_t count = 0;
-    for (int32_t id = 0; id < vocab; id++) {
-        if (entries[id].logit > -INFINITY) { /* false for NaN too */
-            entries[count++] = entries[id];
+        ASSERT(bias->token >= 0 && bias->token < scratch->vocab);
+        if (bias->bias == -INFINITY) {
+            scratch->banned[bias->token] = mark;
         }
     }
-    scratch->candidates.count = count;
+    for (int32_t i = 0; i < request->banned_count; i++) {
+        ASSERT(request->banned[i] >= 0 && request->banned[i] < scratch->vocab);
+        scratch->banned[request->banned[i]] = mark;
+    }
+}
+
+/* The candidate of a token, NULL if it is none. */
+static struct candidate *entry_of(struct candidates *candidates, int32_t token)
+{
+    int32_t from = 0, to = candidates->count;
+    while (from < to) {
+        int32_t middle = from + (to - from) / 2;
+        if (candidates->entries[middle].id < token) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    bool found = from < candidates->count && candidates->entries[from].id == token;
+    return found ? &candidates->entries[from] : NULL;
+}
+
+static void apply_bias(struct candidates *candidates, const struct sampling *sampling)
+{
+    for (int32_t i = 0; i < sampling->logit_bias_count; i++) {
+        struct candidate *entry = entry_of(candidates, sampling->logit_bias[i].token);
+        if (entry != NULL) {
+            entry->logit += sampling->logit_bias[i].bias;
+        }
+    }
 }
 
 static bool penalties_on(const struct sampling *sampling)
@@ -105,11 +131,17 @@ static int32_t window_from(const struct sample_request *request)
     return last_n < 0 ? 0 : MAX(request->history_count - last_n, 0);
 }
 
+/* First history entry that a penalty looks at. */
+static int32_t marks_from(const struct sample_request *request)
+{
+    return MIN(window_from(request), request->history_count - request->generated_count);
+}
+
 static void mark_history(struct sample_scratch *scratch, const struct sample_request *request)
 {
     int32_t generated_from = request->history_count - request->generated_count;
     int32_t from = window_from(request);
-    for (int32_t i = MIN(from, generated_from); i < request->history_count; i++) {
+    for (int32_t i = marks_from(request); i < request->history_count; i++) {
         int32_t token = request->history[i];
         ASSERT(token >= 0 && token < scratch->vocab);
         scratch->repeated[token] |= i >= from;
@@ -119,8 +151,7 @@ static void mark_history(struct sample_scratch *scratch, const struct sample_req
 
 static void unmark_history(struct sample_scratch *scratch, const struct sample_request *request)
 {
-    int32_t generated_from = request->history_count - request->generated_count;
-    for (int32_t i = MIN(window_from(request), generated_from); i < request->history_count; i++) {
+    for (int32_t i = marks_from(request); i < request->history_count; i++) {
         scratch->repeated[request->history[i]] = 0;
         scratch->generated[request->history[i]] = 0;
     }
@@ -209,6 +240,75 @@ static bool plain_greedy(const struct sample_request *request)
     const struct sampling *sampling = request->sampling;
     return sampling->temperature == 0 && sampling->logit_bias_count == 0 &&
            request->banned_count == 0 && !penalties_on(sampling);
+}
+
+/* ---- gathering ---- */
+
+/* How many of the best tokens can be picked at all: 1 when greedy, k when no filter comes before
+ * top_k; 0 = any token. */
+static int32_t best_wanted(const struct sampling *sampling)
+{
+    if (sampling->temperature == 0) {
+        return 1;
+    }
+    const enum sampler_kind *chain;
+    int32_t stages = chain_of(sampling, &chain);
+    int32_t stage = 0;
+    while (stage < stages && chain[stage] == SAMPLER_PENALTIES) {
+        stage++;
+    }
+    return stage < stages && chain[stage] == SAMPLER_TOP_K ? MAX(sampling->top_k, 0) : 0;
+}
+
+/* Tokens whose logit is not the model's alone; those of the history are counted as often as they
+ * occur. */
+static int64_t changed_count(const struct sample_request *request)
+{
+    int64_t count = request->sampling->logit_bias_count + request->banned_count;
+    return penalties_on(request->sampling) ? count + request->history_count - marks_from(request)
+                                           : count;
+}
+
+/* Whole blocks of the tokens whose logit changes join the candidates: they may rank higher then. */
+static void force_changed(struct sample_scratch *scratch, const struct sample_request *request)
+{
+    const struct sampling *sampling = request->sampling;
+    for (int32_t i = 0; i < sampling->logit_bias_count; i++) {
+        scratch->block_best[sampling->logit_bias[i].token / SHORTLIST_BLOCK] = INFINITY;
+    }
+    if (penalties_on(sampling)) {
+        for (int32_t i = marks_from(request); i < request->history_count; i++) {
+            scratch->block_best[request->history[i] / SHORTLIST_BLOCK] = INFINITY;
+        }
+    }
+}
+
+/* The tokens that can be picked, with bias and bans applied. Where only the k best can, those that
+ * rank among the first k plus as many as change, and these, are enough: whatever a changed token
+ * falls to, k others are left. */
+static void gather(struct sample_scratch *scratch, const struct sample_request *request,
+    const float *logits, int32_t vocab)
+{
+    struct candidates *candidates = &scratch->candidates;
+    int32_t blocks = shortlist_blocks(vocab);
+    int32_t k = best_wanted(request->sampling);
+    int64_t needed = k + changed_count(request);
+    mark_banned(scratch, request, 1);
+    if (k > 0 && needed <= blocks) {
+        shortlist_scan(logits, vocab, scratch->block_best);
+        float threshold =
+            shortlist_threshold(scratch->block_best, blocks, (int32_t)needed, candidates->heap);
+        force_changed(scratch, request);
+        shortlist_gather(
+            candidates, logits, vocab, scratch->block_best, threshold, scratch->banned);
+    } else {
+        candidates->count = 0;
+        for (int32_t id = 0; id < vocab; id++) {
+            candidates_add(candidates, logits, id, scratch->banned);
+        }
+    }
+    mark_banned(scratch, request, 0);
+    apply_bias(candidates, request->sampling);
 }
 
 enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kernels,

@@ -31,7 +31,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/types.h"
 
-/* Scratch shared by all sequences of one engine thread; 48 bytes a token of the vocabulary. */
+/* Scratch shared by all sequences of one engine thread; 54 bytes a token of the vocabulary. */
 struct sample_scratch;
 MUST_USE enum err sample_scratch_open(int32_t vocab, struct sample_scratch **out_scratch);
 void sample_scratch_close(struct sample_scratch *scratch);
@@ -49,7 +49,9 @@ struct sample_request {
 };
 
 /* Picks a token from `logits` [vocab], which stay unchanged. Nothing is allocated; time is
- * O(vocab + history), and O(n log n) in the n tokens that top_k, top_p or typical_p keep. Token
+ * O(vocab + history), and O(n log n) in the n tokens that top_k, top_p or typical_p keep; where
+ * only the best k can be picked (greedy, or top_k before other filters) the vocabulary is scanned
+ * once, in vectors, and the chain sees a short list (shortlist.h). Token
  * ids of the request are below vocab and bias is finite or -INFINITY, both already checked. A NaN
  * is never picked; ERR_NON_FINITE when the greatest logit is infinite or no token is left. */
 MUST_USE enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kernels,

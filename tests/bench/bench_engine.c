@@ -134,7 +134,16 @@ static bool measure_limits(struct bench *bench)
 
 struct shape {
     int32_t prompt, batch, tokens;
+    const struct sampling *sampling; /* NULL = greedy */
 };
+
+static const struct sampling greedy = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1};
+/* The default of /infill, and any token by its probability, the default of /generate with
+ * do_sample. */
+static const struct sampling sampled = {
+    .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .typical_p = 1, .repetition_penalty = 1};
+static const struct sampling drawn = {
+    .temperature = 1, .top_p = 1, .typical_p = 1, .repetition_penalty = 1};
 
 static struct job *start(
     struct bench *bench, const struct shape *shape, struct plan_item *item, struct plan_step *step)
@@ -152,7 +161,7 @@ static struct job *start(
         .pooling = shape->tokens == 0 ? POOLING_LAST : POOLING_NONE,
         .steps = step,
         .step_count = shape->tokens > 0,
-        .sampling = {.top_p = 1, .typical_p = 1, .repetition_penalty = 1}};
+        .sampling = shape->sampling != NULL ? *shape->sampling : greedy};
     if (engine_acquire(bench->engine, &job) != ERR_OK) {
         (void)fprintf(stderr, "no job is free\n");
         exit(1);
@@ -293,6 +302,10 @@ static void run_all(struct bench *bench)
         report(bench, "decode", contexts[i],
             &(struct shape){.prompt = contexts[i], .batch = 1, .tokens = DECODE_TOKENS});
     }
+    report(bench, "sampled", 1,
+        &(struct shape){.prompt = 1, .batch = 1, .tokens = DECODE_TOKENS, .sampling = &sampled});
+    report(bench, "drawn", 1,
+        &(struct shape){.prompt = 1, .batch = 1, .tokens = DECODE_TOKENS, .sampling = &drawn});
     bench->config.step_rows = BATCH_MAX * BATCH_PROMPT;
     reopen_engine(bench);
     for (int32_t batch = 2; batch <= BATCH_MAX; batch *= 2) {
