@@ -17,7 +17,7 @@ struct network {
     /* Fills model->info's sizes and model->hyper from the file's keys, each bounded; a key that
      * would change the arithmetic and is not known is ERR_UNSUPPORTED. */
     enum err (*describe)(struct model *model, const struct gguf *gguf, struct err_info *info);
-    /* Takes every tensor. What it took stays in the model when it fails; model_close frees it. */
+    /* Takes every tensor; called twice, first to count (engine/load/weights.h). */
     enum err (*load)(struct model *model, struct weights *weights, struct err_info *info);
     /* x of the tile's rows -> K and V of layer l in the pages. */
     void (*store)(struct pass *pass, int32_t l);

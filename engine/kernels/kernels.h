@@ -33,7 +33,7 @@ struct packed {
     int32_t outputs, inputs;
     int32_t panels;
     size_t panel_bytes;
-    unsigned char *data; /* 64-byte aligned, panels * panel_bytes, owned by the weights */
+    unsigned char *data; /* 64-byte aligned, panels * panel_bytes, in the block of weights */
 };
 
 /* An input prepared once and consumed by several linears. F32 aliases the caller's rows. */

@@ -18,14 +18,20 @@ enum {
 };
 
 enum err weights_init(struct weights *weights, const struct gguf *gguf,
-    const struct kernels *kernels, struct threads *threads, bool dry, struct err_info *info)
+    const struct kernels *kernels, struct threads *threads, unsigned char *block,
+    uint64_t block_bytes, struct err_info *info)
 {
+    ASSERT((uintptr_t)block % WEIGHTS_ALIGNMENT == 0);
     unsigned char *used = mem_alloc(MEM_OTHER, (size_t)gguf_tensor_count(gguf));
     if (used == NULL) {
         return err_set(info, ERR_NO_MEMORY, "weights", "no memory for the list of tensors");
     }
-    *weights = (struct weights){
-        .gguf = gguf, .kernels = kernels, .threads = threads, .dry = dry, .used = used};
+    *weights = (struct weights){.gguf = gguf,
+        .kernels = kernels,
+        .threads = threads,
+        .block = block,
+        .block_bytes = block_bytes,
+        .used = used};
     return ERR_OK;
 }
 
@@ -41,6 +47,19 @@ void weights_free(struct weights *weights)
 bool weights_has(const struct weights *weights, const char *name)
 {
     return gguf_find_tensor(weights->gguf, name) != NULL;
+}
+
+/* The next `bytes` of the block, which the caller makes its own by adding them to weights->bytes;
+ * the dry pass has asked for the same. */
+static void *next_part(const struct weights *weights, uint64_t bytes)
+{
+    ASSERT(bytes <= weights->block_bytes - weights->bytes);
+    return weights->block + weights->bytes;
+}
+
+static uint64_t rounded_up(uint64_t bytes)
+{
+    return (bytes + WEIGHTS_ALIGNMENT - 1) / WEIGHTS_ALIGNMENT * WEIGHTS_ALIGNMENT;
 }
 
 /* Finds a tensor of exactly this shape and marks it as used. */
@@ -170,18 +189,14 @@ enum err weights_matrix(struct weights *weights, const char *name, int32_t outpu
             "%s kernels cannot hold %" PRId32 " inputs of %s", weights->kernels->name, inputs,
             tensor_type_word(tensor->type));
     }
-    if (!weights->dry) {
-        packed.data = mem_alloc(MEM_WEIGHTS, bytes);
-        if (packed.data == NULL) {
-            return err_set(info, ERR_NO_MEMORY, name, "no memory for its %zu bytes", bytes);
-        }
+    if (weights->block != NULL) {
+        packed.data = next_part(weights, bytes);
         err = pack_all(weights, tensor, &packed, info);
         if (err != ERR_OK) {
-            mem_free(packed.data);
             return err;
         }
     }
-    weights->bytes += bytes;
+    weights->bytes += rounded_up(bytes);
     *out = packed;
     return ERR_OK;
 }
@@ -220,19 +235,15 @@ enum err weights_vector(
             info, ERR_UNSUPPORTED, name, "a vector of type %s", tensor_type_word(tensor->type));
     }
     float *numbers = NULL;
-    if (!weights->dry) {
-        numbers = mem_array(MEM_WEIGHTS, (size_t)count, sizeof(*numbers));
-        if (numbers == NULL) {
-            return err_set(
-                info, ERR_NO_MEMORY, name, "no memory for its %" PRId32 " numbers", count);
-        }
+    const uint64_t bytes = (uint64_t)count * sizeof(*numbers);
+    if (weights->block != NULL) {
+        numbers = next_part(weights, bytes);
         err = read_vector(weights, tensor, (size_t)count, numbers, info);
         if (err != ERR_OK) {
-            mem_free(numbers);
             return err;
         }
     }
-    weights->bytes += (uint64_t)count * sizeof(*numbers);
+    weights->bytes += rounded_up(bytes);
     *out = numbers;
     return ERR_OK;
 }

@@ -3,6 +3,7 @@
  * engine/arch; here is what every file has in common: its name, its size, and the rule that every
  * tensor in it must have been asked for.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "engine/base/mem.h"
@@ -91,11 +92,12 @@ static void describe_file(struct model *model, const struct gguf *gguf)
     info->context = info->context_trained;
 }
 
-static enum err load_weights(
-    struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
+/* Takes every tensor out of `block`, or with NULL only checks them all; counts model->bytes. */
+static enum err take_weights(struct model *model, const struct gguf *gguf, struct threads *threads,
+    unsigned char *block, struct err_info *info)
 {
     struct weights weights;
-    enum err err = weights_init(&weights, gguf, model->kernels, threads, model->dry, info);
+    enum err err = weights_init(&weights, gguf, model->kernels, threads, block, model->bytes, info);
     if (err != ERR_OK) {
         return err;
     }
@@ -106,6 +108,21 @@ static enum err load_weights(
     model->bytes = weights.bytes;
     weights_free(&weights);
     return err;
+}
+
+static enum err load_weights(
+    struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
+{
+    enum err err = take_weights(model, gguf, threads, NULL, info);
+    if (err != ERR_OK || model->dry) {
+        return err;
+    }
+    model->weights = mem_alloc(MEM_WEIGHTS, model->bytes);
+    if (model->weights == NULL) {
+        return err_set(
+            info, ERR_NO_MEMORY, "weights", "no memory for their %" PRIu64 " bytes", model->bytes);
+    }
+    return take_weights(model, gguf, threads, model->weights, info);
 }
 
 static enum err open_parts(
@@ -155,30 +172,13 @@ enum err model_open(const struct gguf *gguf, const struct kernels *kernels, stru
     return ERR_OK;
 }
 
-static void free_layer(struct layer *layer)
-{
-    mem_free(layer->attn_norm);
-    mem_free(layer->ffn_norm);
-    struct packed *matrices[] = {
-        &layer->q, &layer->k, &layer->v, &layer->output, &layer->gate, &layer->up, &layer->down};
-    for (size_t i = 0; i < ARRAY_COUNT(matrices); i++) {
-        mem_free(matrices[i]->data);
-    }
-}
-
 void model_close(struct model *model)
 {
     if (model == NULL) {
         return;
     }
-    for (int32_t l = 0; model->layers != NULL && l < model->info.layers; l++) {
-        free_layer(&model->layers[l]);
-    }
     mem_free(model->layers);
-    mem_free(model->embedding.data);
-    mem_free(model->untied_head.data);
-    mem_free(model->output_norm);
-    mem_free(model->rope_divisors);
+    mem_free(model->weights);
     rope_close(&model->rope);
     mem_free(model);
 }

@@ -44,6 +44,7 @@ struct model {
     struct model_info info;
     struct hyper hyper;
     struct layer *layers;      /* [info.layers] */
+    unsigned char *weights;    /* the block that all tensors below and in layers lie in */
     struct packed embedding;   /* [vocab, hidden] */
     struct packed untied_head; /* [vocab, hidden]; data NULL = tied */
     const struct packed *head; /* one of the two */

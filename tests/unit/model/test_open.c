@@ -191,7 +191,7 @@ static void test_every_allocation_fails_once(void **state)
         assert_null(model);
         assert_int_equal(mem_bytes(MEM_WEIGHTS) + mem_bytes(MEM_OTHER), before);
     }
-    assert_true(nth > 30);
+    assert_true(nth > 6); /* model, layers, block of weights, buffers, angles */
     opened.model = NULL;
     drop(&opened);
 }
