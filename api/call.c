@@ -117,6 +117,7 @@ enum err call_basics(struct call *call, const struct common_basics *basics, stru
     if (basics->has_timeout_ms) {
         call->timeout_ms = MIN((int64_t)basics->timeout_ms, call->limits->timeout_ms_max);
     }
+    call->priority = (int32_t)basics->priority;
     return call_check_model(call, &basics->model, info);
 }
 

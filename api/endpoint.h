@@ -45,6 +45,7 @@ struct call {
     struct plan plan;             /* set by plan */
     bool stream;                  /* set by decode: an SSE answer is wanted */
     int64_t timeout_ms;           /* set by decode; 0 = the server's default */
+    int32_t priority;             /* set by decode */
     const char *ignored_fields;   /* set by decode: for X-Ignored-Fields, NULL = none */
     int32_t ignored_count;        /* all unknown fields, for http_unknown_fields_total */
     const char *truncated_inputs; /* set by plan: for X-Truncated-Inputs, NULL = none */

@@ -322,6 +322,18 @@ static enum err try_submit(struct engine *engine, struct job *job, struct err_in
     return ERR_OK;
 }
 
+/* Accepted and not finished; the caller holds the lock. */
+static uint64_t jobs_inside(const struct engine *engine)
+{
+    const struct engine_stats *stats = &engine->stats;
+    uint64_t count = 0;
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        count += engine->received[k] - engine->rejected[k] - stats->completed[k] -
+                 stats->cancelled[k] - stats->failed[k];
+    }
+    return count;
+}
+
 enum err engine_submit(struct engine *engine, struct job *job, struct err_info *info)
 {
     enum kind kind = job->plan.kind;
@@ -331,7 +343,16 @@ enum err engine_submit(struct engine *engine, struct job *job, struct err_info *
     enum service_class class = plan_class(&job->plan);
     /* Counted first: once the job is in the ring it may be completed before this returns. */
     pthread_mutex_lock(&engine->lock);
+    uint64_t waiting = engine->accepted[class] - engine->stats.left_queue[class];
+    if (jobs_inside(engine) == 0) {
+        engine->work_since_us = clock_now_us(engine->config.clock);
+    }
     engine->received[kind]++;
+    if (class == CLASS_BULK && waiting >= (uint64_t)engine->config.jobs_bulk) {
+        engine->rejected[kind]++;
+        pthread_mutex_unlock(&engine->lock);
+        return err_set(info, ERR_BUSY, NULL, "too many bulk requests are waiting");
+    }
     engine->accepted[class]++;
     pthread_mutex_unlock(&engine->lock);
     enum err err = try_submit(engine, job, info);
@@ -399,6 +420,8 @@ void engine_stats(struct engine *engine, struct engine_stats *out_stats)
                                   engine->stats.completed[k] - engine->stats.cancelled[k] -
                                   engine->stats.failed[k];
     }
+    out_stats->last_step_us = MAX(out_stats->last_step_us, engine->work_since_us);
+    out_stats->activity = scheduler_activity(engine->scheduler);
     out_stats->queue_depth = 0;
     for (int32_t c = 0; c < CLASS_COUNT; c++) {
         out_stats->accepted[c] = engine->accepted[c];

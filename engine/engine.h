@@ -29,7 +29,9 @@ struct engine_config {
     int32_t sequences;         /* running at once (64) */
     int32_t jobs;              /* accepted at once, queued ones included (512) */
     int32_t events;            /* token events a stream may hold (256) */
+    int32_t jobs_bulk;         /* bulk jobs that wait at once (half of `jobs`) */
     int32_t step_rows;         /* rows of one forward pass at most (512) */
+    int64_t step_us;           /* a step without decodes may take so long (50 ms) */
     uint64_t result_bytes;     /* bound of one job's results (64 MiB) */
     uint64_t results_bytes;    /* bound of all jobs' results together (512 MiB) */
     bool start_paused;         /* tests: work is accepted but no step runs until engine_resume */
@@ -41,6 +43,25 @@ struct memory_plan {
     uint64_t weights, cache, scratch, jobs, tokenizer, total;
     int32_t context, sequences, jobs_max, step_rows, page_slots, pages, threads;
     bool kv_f32;
+};
+
+/* What the engine thread is at. */
+#define ACTIVITY_MAP(X)                                                                            \
+    X(REST, "nothing")                                                                             \
+    X(CHOOSE, "choosing rows")                                                                     \
+    X(PASS, "a forward pass") X(SLICE, "a slice of a context block") X(LOGITS, "logits")
+
+enum activity {
+#define X(name, word) ACTIVITY_##name,
+    ACTIVITY_MAP(X)
+#undef X
+        ACTIVITY_COUNT
+};
+
+struct engine_activity {
+    enum activity what;
+    int32_t rows;
+    unsigned kinds; /* bit k = rows of kind k among them */
 };
 
 /* Counters since start and gauges of now; copied under a lock, never through the submit ring. */
@@ -59,7 +80,10 @@ struct engine_stats {
     uint32_t queue_depth;                                    /* jobs that wait, of all classes */
     uint32_t sequences_running;
     uint32_t pages_free, pages_used, pages_shared;
-    int64_t last_step_us; /* when the newest step ended, monotonic */
+    /* Monotonic: when the newest step ended, or when work came after a rest. A time in which all
+     * that runs waits for slow clients counts as steps. */
+    int64_t last_step_us;
+    struct engine_activity activity;
     bool work_waiting;
     double tokens_per_second; /* recent rows per second, for Retry-After */
 };

@@ -69,6 +69,9 @@ static enum err size_counts(
     if (err == ERR_OK) {
         err = bound(&config->step_rows, STEP_ROWS_DEFAULT, STEP_ROWS_MAX, "step-rows", info);
     }
+    if (err == ERR_OK) {
+        err = bound(&config->jobs_bulk, MAX(config->jobs / 2, 1), JOBS_MAX, "jobs-bulk", info);
+    }
     config->events = power_of_two(config->events);
     return err;
 }
@@ -227,6 +230,7 @@ static enum err open_scheduler(struct engine *engine)
         .jobs = engine->config.jobs,
         .context = engine->config.context,
         .step_rows = engine->config.step_rows,
+        .step_us = engine->config.step_us,
         .pages = &engine->pages,
         .threads = engine->threads,
         .tools =
@@ -279,6 +283,9 @@ static enum err open_pools(struct engine *engine, struct err_info *info)
     }
     if (err == ERR_OK) {
         err = open_scheduler(engine);
+    }
+    if (err == ERR_OK) {
+        scheduler_calibrate(engine->scheduler);
     }
     if (err != ERR_OK) {
         return err_set(info, err, "cache-mib", "the memory plan of %llu MiB does not fit",

@@ -44,6 +44,7 @@ struct engine {
     uint32_t *free_jobs;
     uint32_t free_count;
     uint64_t results_bytes;
+    int64_t work_since_us; /* when a job came and no other was there */
     uint64_t received[KIND_COUNT], rejected[KIND_COUNT], accepted[CLASS_COUNT];
     struct engine_stats stats;
 

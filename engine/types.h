@@ -187,6 +187,8 @@ struct plan {
     int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
     int64_t
         start_by_us; /* monotonic, 0 = none: a job that has not started then ends ERR_DEADLINE */
+    /* monotonic, 0 = none: a job that decodes and has no token by then ends ERR_DEADLINE. */
+    int64_t first_by_us;
 
     /* Who is served first; never what the answer is. */
     enum urgency urgency;

@@ -2,6 +2,8 @@
 #include "server/admission.h"
 
 #include <math.h>
+#include <string.h>
+#include <strings.h>
 #include "server/router.h"
 
 int admission_retry_after_s(struct app *app)
@@ -86,6 +88,24 @@ static void check_media(struct app *app, struct request *request, const struct h
     }
 }
 
+static void check_priority(struct app *app, struct request *request, struct field field)
+{
+    static const char *const words[] = {[URGENCY_NORMAL] = "normal",
+        [URGENCY_INTERACTIVE] = "interactive",
+        [URGENCY_BULK] = "bulk"};
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+        if (field.bytes != NULL && strlen(words[i]) == field.count &&
+            strncasecmp(words[i], field.bytes, field.count) == 0) {
+            request->urgency = (enum urgency)i;
+            return;
+        }
+    }
+    if (field.bytes != NULL) {
+        refuse(app, request, REJECTED_PRIORITY, 400,
+            "X-Priority is one of interactive, normal and bulk");
+    }
+}
+
 void admission_check(struct app *app, struct request *request, const struct head *head)
 {
     check_route(app, request, head);
@@ -101,5 +121,8 @@ void admission_check(struct app *app, struct request *request, const struct head
     }
     if (request->reply.status == 0 && !probe) {
         check_media(app, request, head);
+    }
+    if (request->reply.status == 0 && !probe) {
+        check_priority(app, request, head->priority);
     }
 }

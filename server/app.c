@@ -4,7 +4,6 @@
  */
 #include "server/app.h"
 
-#include <stdlib.h>
 #include <time.h>
 #include "engine/base/assert.h"
 #include "engine/base/log.h"
@@ -12,8 +11,6 @@
 #include "server/admission.h"
 #include "server/handle_compute.h"
 #include "server/handle_info.h"
-
-enum { CLOSE_WAIT_MS = 30 * 1000 };
 
 struct engine *app_engine(struct app *app)
 {
@@ -86,6 +83,15 @@ static void on_end(void *context, struct request *request)
     access_log_write(request, now_us);
 }
 
+static void on_tick(void *context)
+{
+    struct app *app = context;
+    if (app_engine(app) != NULL) {
+        health_watch(&app->health, app_engine(app), http_now_us(app->http));
+    }
+}
+
+/* While the model is being loaded there is nothing to finish: a stop need not wait for anything. */
 static void on_drain(void *context, enum drain_stage stage)
 {
     struct app *app = context;
@@ -93,6 +99,9 @@ static void on_drain(void *context, enum drain_stage stage)
         "", "not ready any more", "listener closed", "cancelling what runs", "no connection left"};
     log_text(LOG_INFO, "server", "stopping: %s", words[stage]);
     health_draining(&app->health);
+    if (stage == DRAIN_DELAY && app_engine(app) == NULL) {
+        http_stop(app->http, true);
+    }
     if (stage == DRAIN_CANCEL && app_engine(app) != NULL) {
         engine_drain(app_engine(app));
     }
@@ -178,7 +187,9 @@ static void wake_loop(void *context)
 enum err app_open(struct app *app, const struct config *config, struct http_hooks *out_hooks,
     struct err_info *info)
 {
-    *app = (struct app){.config = *config, .started_us = clock_now_us(NULL)};
+    *app = (struct app){.config = *config,
+        .health = {.stall_us = config->stall_ms * 1000},
+        .started_us = clock_now_us(NULL)};
     app->limits = (struct api_limits){.items_max = LIMIT_INPUTS,
         .embed_tokens_max = LIMIT_EMBED_TOKENS,
         .timeout_ms_max = LIMIT_TOTAL_MS_MAX};
@@ -189,6 +200,8 @@ enum err app_open(struct app *app, const struct config *config, struct http_hook
         return err_set(
             info, err, "jobs", "no memory or threads for %lld jobs", (long long)config->jobs);
     }
+    app->tasks.queue_ms = config->queue_ms;
+    app->tasks.first_token_ms = config->first_token_ms;
     *out_hooks = (struct http_hooks){.context = app,
         .head = on_head,
         .body = on_body,
@@ -196,7 +209,8 @@ enum err app_open(struct app *app, const struct config *config, struct http_hook
         .drop = on_drop,
         .end = on_end,
         .wake = on_wake,
-        .drain = on_drain};
+        .drain = on_drain,
+        .tick = on_tick};
     return ERR_OK;
 }
 
@@ -208,17 +222,18 @@ void app_serve(struct app *app, struct engine *engine)
     http_wake(app->http);
 }
 
-void app_close(struct app *app)
+bool app_close(struct app *app)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
-    for (int waited_ms = 0; app->tasks.in_use > 0 || app->first_pass_running; waited_ms++) {
+    int64_t until_us = clock_now_us(NULL) + LIMIT_CLOSE_MS * INT64_C(1000);
+    while (app->tasks.in_use > 0 || app->first_pass_running) {
         handle_compute_wake(app);
-        if (waited_ms > CLOSE_WAIT_MS) {
-            log_text(LOG_ERROR, "server", "%d tasks never ended", app->tasks.in_use);
-            log_close();
-            abort();
+        if (clock_now_us(NULL) > until_us) {
+            log_text(LOG_WARN, "server", "leaving while a step of the engine runs");
+            return false;
         }
         (void)nanosleep(&pause, NULL);
     }
     tasks_close(&app->tasks);
+    return true;
 }

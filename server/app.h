@@ -21,7 +21,8 @@ struct app {
     _Atomic(struct engine *) engine; /* NULL until it is open; set by app_serve */
     int64_t started_us;
     bool first_pass_started, first_pass_running;
-    bool failed; /* the model does not work: the process ends with a failure */
+    _Atomic bool loading_over; /* engine_open has returned */
+    bool failed;               /* the model does not work: the process ends with a failure */
 };
 
 /* Prepares `app` and fills the hooks for http_open. */
@@ -30,8 +31,9 @@ MUST_USE enum err app_open(struct app *app, const struct config *config,
 /* From the main thread, once: the engine is open. The loop runs a first forward pass and then
  * answers. */
 void app_serve(struct app *app, struct engine *engine);
-/* After http_run has returned: waits for work that nobody wants any more, joins the workers. */
-void app_close(struct app *app);
+/* After http_run has returned: waits for work that nobody wants any more, joins the workers. False
+ * when a step of the engine outlasts LIMIT_CLOSE_MS: then nothing can be freed, only left. */
+MUST_USE bool app_close(struct app *app);
 
 /* What the loaded model is called in replies. */
 const char *app_served_name(const struct app *app);

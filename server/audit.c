@@ -161,6 +161,8 @@ void audit_field(
         head->accept = (struct field){value, value_bytes};
     } else if (is_name(name, name_bytes, "x-request-id")) {
         head->request_id = (struct field){value, value_bytes};
+    } else if (is_name(name, name_bytes, "x-priority")) {
+        head->priority = (struct field){value, value_bytes};
     } else if (is_name(name, name_bytes, "traceparent")) {
         head->traceparent = (struct field){value, value_bytes};
     }

@@ -43,7 +43,7 @@ struct head {
     bool version_10;
     bool chunked, expect;
     int64_t content_length; /* -1 = none stated */
-    struct field content_type, content_encoding, accept, request_id, traceparent;
+    struct field content_type, content_encoding, accept, request_id, traceparent, priority;
 
     int status; /* 0 = acceptable so far */
     enum audit_reason reason;

@@ -56,6 +56,8 @@ void handle_compute_body(struct app *app, struct request *request)
     task->request_generation = request->generation;
     task->route = request->route;
     task->began_us = request->began_us;
+    task->urgency = request->urgency;
+    task->client = request->client;
     task->body = request->body;
     task->body_bytes = request->body.count;
     buf_init(&request->body, MEM_REQUESTS, 0);

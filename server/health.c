@@ -1,8 +1,9 @@
 /* See the header; nothing here touches the compute queue, so a busy engine cannot delay a probe. */
 #include "server/health.h"
 
+#include <stdio.h>
+#include "engine/base/log.h"
 #include "server/request.h"
-#include "server/server_limits.h"
 
 void health_loaded(struct health *health, bool works)
 {
@@ -16,9 +17,48 @@ void health_draining(struct health *health)
     health->state = HEALTH_DRAINING;
 }
 
-bool health_stalled(const struct engine_stats *stats, int64_t now_us)
+bool health_stalled(const struct health *health, const struct engine_stats *stats, int64_t now_us)
 {
-    return stats->work_waiting && now_us - stats->last_step_us > LIMIT_STALL_MS * INT64_C(1000);
+    return stats->work_waiting && now_us - stats->last_step_us > health->stall_us;
+}
+
+static void log_stall(const struct engine_stats *stats, int64_t now_us)
+{
+    static const char *const activities[ACTIVITY_COUNT] = {
+#define X(name, word) word,
+        ACTIVITY_MAP(X)
+#undef X
+    };
+    static const char *const kinds[KIND_COUNT] = {
+#define X(name, word) " " word,
+        KIND_MAP(X)
+#undef X
+    };
+    const struct engine_activity *now = &stats->activity;
+    char words[64] = "";
+    size_t used = 0;
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        if ((now->kinds >> kind & 1) != 0) {
+            used += (size_t)snprintf(words + used, sizeof(words) - used, "%s", kinds[kind]);
+        }
+    }
+    log_text(LOG_ERROR, "engine",
+        "no step has ended for %lld ms; at %s, %d rows of:%s; %u sequences run, %u jobs wait",
+        (long long)(now_us - stats->last_step_us) / 1000, activities[now->what], now->rows, words,
+        stats->sequences_running, stats->queue_depth);
+}
+
+void health_watch(struct health *health, struct engine *engine, int64_t now_us)
+{
+    struct engine_stats stats;
+    engine_stats(engine, &stats);
+    bool stalled = health_stalled(health, &stats, now_us);
+    if (stalled && !health->stalled) {
+        log_stall(&stats, now_us);
+    } else if (!stalled && health->stalled) {
+        log_text(LOG_INFO, "engine", "steps end again");
+    }
+    health->stalled = stalled;
 }
 
 void health_answer_live(struct request *request)
@@ -45,7 +85,7 @@ void health_answer(
     }
     struct engine_stats stats;
     engine_stats(engine, &stats);
-    if (health_stalled(&stats, now_us)) {
+    if (health_stalled(health, &stats, now_us)) {
         reply_error(request, 503, "Engine stalled", 1);
         return;
     }

@@ -17,6 +17,8 @@ enum health_state { HEALTH_LOADING, HEALTH_READY, HEALTH_DRAINING, HEALTH_FAILED
 /* Loop thread only. */
 struct health {
     enum health_state state;
+    int64_t stall_us;
+    bool stalled; /* as last logged */
 };
 
 static inline enum health_state health_state(const struct health *health)
@@ -26,8 +28,10 @@ static inline enum health_state health_state(const struct health *health)
 /* The first forward pass has ended. A stop that came earlier stays. */
 void health_loaded(struct health *health, bool works);
 void health_draining(struct health *health);
-/* Work waits and no step has ended for LIMIT_STALL_MS. */
-bool health_stalled(const struct engine_stats *stats, int64_t now_us);
+/* Work waits and no step has ended for stall_us. */
+bool health_stalled(const struct health *health, const struct engine_stats *stats, int64_t now_us);
+/* The watchdog: logs when the engine stalls, with what it is at, and when it goes on. */
+void health_watch(struct health *health, struct engine *engine, int64_t now_us);
 /* 200 {"status":"ok"} or 503 with the reason. engine may be NULL. */
 void health_answer(
     const struct health *health, struct engine *engine, int64_t now_us, struct request *request);

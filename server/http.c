@@ -156,6 +156,7 @@ static enum MHD_Result first_call(
     struct head head;
     request->begun = true;
     request->began_us = http_now_us(http);
+    request->client = conn->client;
     http->open_requests++;
     conn->request_line = false;
     take_head(conn, path, method, version, &head);

@@ -42,6 +42,7 @@ struct http_hooks {
     void (*end)(void *context, struct request *request);
     void (*wake)(void *context); /* after http_wake, once per turn */
     void (*drain)(void *context, enum drain_stage stage);
+    void (*tick)(void *context); /* every LIMIT_TICK_MS */
 };
 
 struct http_config {

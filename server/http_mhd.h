@@ -29,6 +29,7 @@ struct conn {
     int fd;                     /* -1 = free slot */
     struct conn *next_free;
     uint64_t requests;
+    uint64_t client;   /* hash of the peer's address */
     bool request_line; /* a request line was seen and no first handler call yet */
     int target_status; /* of that line's target */
     bool suspended;
@@ -64,9 +65,10 @@ struct http {
     int fds_count;
     struct refusal refusals[LIMIT_REFUSALS];
     struct timers timers;
-    struct timer accept_pause, drain_timer;
+    struct timer accept_pause, drain_timer, tick;
     enum drain_stage stage;
     int64_t drain_began_us;
+    uint64_t client_key;     /* of the hashes: nobody can choose to share another's */
     int open_requests;       /* begun and not ended */
     bool resumed;            /* the library must run without waiting */
     _Atomic int stop_wanted; /* 0, 1 = drain, 2 = fast */

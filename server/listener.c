@@ -93,6 +93,26 @@ void conn_release(struct conn *conn)
     http->stats.connections--;
 }
 
+/* A client of IPv6 has a whole network of addresses: the first half names it. */
+static uint64_t hash_client(uint64_t key, const struct sockaddr *address)
+{
+    unsigned char bytes[8] = {0};
+    if (address->sa_family == AF_INET6) {
+        const struct in6_addr *v6 =
+            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+        memcpy(bytes, v6->s6_addr + (IN6_IS_ADDR_V4MAPPED(v6) ? 8 : 0), sizeof(bytes));
+    } else if (address->sa_family == AF_INET) {
+        const struct in_addr *v4 = &((const struct sockaddr_in *)(const void *)address)->sin_addr;
+        memcpy(bytes + 4, v4, 4);
+    }
+    uint64_t hash = key;
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
 static void take_socket(struct http *http, int fd, const struct sockaddr *address, socklen_t bytes)
 {
     int on = 1, unsent = LIMIT_UNSENT_BYTES;
@@ -113,6 +133,7 @@ static void take_socket(struct http *http, int fd, const struct sockaddr *addres
     conn->fd = fd;
     conn->mhd = NULL;
     conn->requests = 0;
+    conn->client = hash_client(http->client_key, address);
     conn->request_line = conn->suspended = conn->watched = false;
     conn->dead = conn->dropping = false;
     http->by_fd[fd] = conn;

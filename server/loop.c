@@ -30,6 +30,7 @@
 #include <unistd.h>
 #include "engine/base/assert.h"
 #include "engine/base/log.h"
+#include "engine/base/rng.h"
 #include "server/loop.h"
 
 enum { EVENTS_PER_TURN = 64 };
@@ -279,8 +280,17 @@ static void turn(struct http *http)
     histogram_add(&http->stats.turns, http_now_us(http) - began_us);
 }
 
+static void tick(void *owner)
+{
+    struct http *http = owner;
+    http->hooks.tick(http->hooks.context);
+    timers_set(&http->timers, &http->tick, http_now_us(http) + LIMIT_TICK_MS * INT64_C(1000));
+}
+
 void http_run(struct http *http)
 {
+    timer_init(&http->tick, tick, http);
+    tick(http);
     while (http->stage != DRAIN_DONE) {
         turn(http);
     }
@@ -313,7 +323,7 @@ static enum err make_conns(struct http *http)
     http->conns_count = http->config.connections_max;
     http->conns = mem_array(MEM_REQUESTS, (size_t)http->conns_count, sizeof(struct conn));
     http->by_fd = mem_array(MEM_REQUESTS, (size_t)http->fds_count, sizeof(struct conn *));
-    size_t timers = (size_t)http->conns_count * 3 + LIMIT_REFUSALS + 2;
+    size_t timers = (size_t)http->conns_count * 3 + LIMIT_REFUSALS + 3;
     if (http->conns == NULL || http->by_fd == NULL ||
         timers_init(&http->timers, timers) != ERR_OK) {
         return ERR_NO_MEMORY;
@@ -357,6 +367,7 @@ enum err http_open(const struct http_config *config, const struct http_hooks *ho
     http->hooks = *hooks;
     http->epoll = http->watcher = http->wake = http->signals = http->listener = -1;
     buf_init(&http->raw, MEM_REQUESTS, 64 * 1024);
+    http->client_key = rng_entropy();
     fit_connections(http);
     drain_init(http);
     int port = 0;

@@ -18,6 +18,8 @@
 #include "server/http.h"
 #include "server/plan_text.h"
 
+enum { EXIT_UNFINISHED = 3 }; /* stopped while a step of the engine ran: docs/scheduling.md */
+
 static int complain(const struct err_info *info)
 {
     fprintf(
@@ -41,7 +43,9 @@ static struct engine_config engine_config_of(const struct config *config)
         .cache_bytes = (uint64_t)config->cache_mib << 20,
         .sequences = (int32_t)config->sequences,
         .jobs = (int32_t)config->jobs + 1, /* one more for the first forward pass */
-        .step_rows = (int32_t)config->step_rows};
+        .jobs_bulk = (int32_t)config->jobs_bulk,
+        .step_rows = (int32_t)config->step_rows,
+        .step_us = config->step_ms * 1000};
 }
 
 static enum log_level log_level_of(const struct config *config)
@@ -116,9 +120,22 @@ static void set_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static void *run_loop(void *http)
+/* The end without joining and freeing: what runs cannot be asked to stop and holds nothing that
+ * outlives the process. */
+static _Noreturn void leave(int status)
 {
-    http_run(http);
+    log_close();
+    _exit(status);
+}
+
+static void *run_loop(void *context)
+{
+    struct app *app = context;
+    http_run(app->http);
+    if (!atomic_load(&app->loading_over)) {
+        log_text(LOG_INFO, "server", "stopped while the model was being loaded");
+        leave(EXIT_SUCCESS);
+    }
     return NULL;
 }
 
@@ -146,18 +163,22 @@ static int serve(struct app *app, struct err_info *info)
     struct engine *engine = NULL;
     pthread_t loop;
     int status = EXIT_SUCCESS;
-    if (pthread_create(&loop, NULL, run_loop, app->http) != 0) {
+    if (pthread_create(&loop, NULL, run_loop, app) != 0) {
         (void)err_set(info, ERR_NO_MEMORY, "threads", "the loop's thread did not start");
         return complain(info);
     }
-    if (engine_open(&engine_config, &engine, info) == ERR_OK) {
+    enum err err = engine_open(&engine_config, &engine, info);
+    atomic_store(&app->loading_over, true);
+    if (err == ERR_OK) {
         app_serve(app, engine);
     } else {
         status = complain(info);
         http_stop(app->http, true);
     }
     pthread_join(loop, NULL);
-    app_close(app);
+    if (!app_close(app)) {
+        leave(EXIT_UNFINISHED);
+    }
     engine_close(engine);
     return app->failed ? EXIT_FAILURE : status;
 }

@@ -140,7 +140,7 @@ static void write_state(struct buf *out, struct app *app, const struct engine_st
     family(out, "build_info", "gauge", "Always 1; the labels say what runs.");
     buf_printf(out, "magnetd_build_info{version=\"%s\",kernels=\"%s\"} 1\n", MAGNETD_VERSION,
         app_engine(app) != NULL ? engine_kernels(app_engine(app)) : "");
-    bool stalled = health_stalled(stats, http_now_us(app->http));
+    bool stalled = health_stalled(&app->health, stats, http_now_us(app->http));
     bool ready = health_state(&app->health) == HEALTH_READY && !stalled;
     plain(out, "ready", "gauge", "1 when /ready answers 200.", ready);
     plain(out, "engine_stalled", "gauge", "1 when work waits and no step ends.", stalled);

@@ -21,7 +21,8 @@ struct job;
     X(QUEUE, "queue_full")                                                                         \
     X(SIZE, "body_size")                                                                           \
     X(BODIES, "bodies")                                                                            \
-    X(MEDIA, "media_type")
+    X(MEDIA, "media_type")                                                                         \
+    X(PRIORITY, "priority")
 
 enum rejection {
 #define X(name, word) REJECTED_##name,

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include "api/routes.h"
 #include "engine/base/buf.h"
+#include "engine/types.h"
 #include "server/audit.h"
 #include "server/server_limits.h"
 
@@ -80,6 +81,8 @@ struct request {
     bool version_10, chunked, expect;
     int64_t content_length; /* -1 = not stated */
     int64_t began_us;
+    enum urgency urgency; /* X-Priority */
+    uint64_t client;      /* who asks: a hash of the peer's address */
     enum phase phase;
     bool gone;           /* the peer left, or we gave the connection up */
     bool failed_by_us;   /* ended by a deadline or a stop, whatever the transport says */

@@ -38,7 +38,7 @@ enum {
     LIMIT_IDLE_MS = 75 * 1000,        /* between requests of a connection */
     LIMIT_BODY_MS = 30 * 1000,        /* plus size at LIMIT_SLOWEST_RATE ... */
     LIMIT_BODY_MS_MAX = 120 * 1000,   /* ... but no longer than this */
-    LIMIT_QUEUE_MS = 30 * 1000,       /* submit to first step */
+    LIMIT_QUEUE_MS = 30 * 1000,       /* --queue-ms: submit to first step */
     LIMIT_TOTAL_MS = 600 * 1000,      /* default of timeout_ms */
     LIMIT_TOTAL_MS_MAX = 3600 * 1000, /* cap of timeout_ms */
     LIMIT_SEND_MS = 30 * 1000,        /* a frame waiting to a frame taken */
@@ -49,7 +49,10 @@ enum {
     LIMIT_DRAIN_DELAY_MS = 2000,      /* --drain-delay-ms: for load balancers to notice */
     LIMIT_DRAIN_TIMEOUT_MS = 30000,   /* --drain-timeout-ms */
     LIMIT_DRAIN_END_MS = 2000,        /* cancelled requests get this long to end */
-    LIMIT_STALL_MS = 30 * 1000,       /* work waits and no step ended: not ready */
+    LIMIT_CLOSE_MS = 30 * 1000,       /* and a step of the engine this long */
+    LIMIT_STALL_MS = 30 * 1000,       /* --stall-ms: work waits and no step ended: not ready */
+    LIMIT_TICK_MS = 1000,             /* how often the loop looks at the engine */
+    LIMIT_STEP_MS = 50,               /* --step-ms: who arrives waits for one step at least */
 
     /* Replies. A stream may hold this much unsent text; a full one pauses its sequence. */
     LIMIT_STREAM_BYTES = 256 * 1024,

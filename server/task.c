@@ -71,7 +71,12 @@ static enum err submit(struct tasks *tasks, struct task *task)
     struct job *job = task->job;
     job->plan = call->plan; /* a stream of several items is made of their whole results */
     job->plan.deadline_us = deadline_of(task);
-    job->plan.start_by_us = clock_now_us(tasks->clock) + LIMIT_QUEUE_MS * INT64_C(1000);
+    int64_t now_us = clock_now_us(tasks->clock);
+    job->plan.start_by_us = now_us + tasks->queue_ms * 1000;
+    job->plan.first_by_us = tasks->first_token_ms > 0 ? now_us + tasks->first_token_ms * 1000 : 0;
+    job->plan.urgency = task->urgency;
+    job->plan.priority = call->priority;
+    job->plan.client = task->client;
     int64_t tokens = count_tokens(&job->plan);
     task->tokens += tokens;
     atomic_fetch_add(&tasks->tokens_waiting, tokens);
@@ -245,7 +250,11 @@ static uint32_t power_of_two(uint32_t value)
 enum err tasks_open(struct tasks *tasks, int32_t count, int32_t workers, const struct clock *clock,
     void (*wake)(void *context), void *context)
 {
-    *tasks = (struct tasks){.count = count, .clock = clock, .wake = wake, .wake_context = context};
+    *tasks = (struct tasks){.count = count,
+        .queue_ms = LIMIT_QUEUE_MS,
+        .clock = clock,
+        .wake = wake,
+        .wake_context = context};
     tasks->slots = mem_array(MEM_REQUESTS, (size_t)count, sizeof(struct task));
     tasks->workers = mem_array(MEM_REQUESTS, (size_t)workers, sizeof(pthread_t));
     if (tasks->slots == NULL || tasks->workers == NULL ||

@@ -52,8 +52,10 @@ struct task {
     struct arena arena;
     struct call call;
     struct buf body;
-    struct job *job;                /* NULL for direct routes */
-    int64_t began_us;               /* of the request */
+    struct job *job;      /* NULL for direct routes */
+    int64_t began_us;     /* of the request */
+    enum urgency urgency; /* of the request */
+    uint64_t client;
     int64_t prepare_us;             /* decoding and tokenising took this long */
     int32_t jobs;                   /* finished */
     int64_t queue_us, inference_us; /* of all of them */
@@ -85,7 +87,8 @@ struct tasks {
     _Atomic bool closing;
     _Atomic int64_t tokens_waiting; /* submitted by tasks that have not ended */
     _Atomic uint64_t unknown_fields[ROUTES_MAX];
-    _Atomic(struct engine *) engine; /* set once, before the first task */
+    _Atomic(struct engine *) engine;  /* set once, before the first task */
+    int64_t queue_ms, first_token_ms; /* 0 = no bound */
     const struct clock *clock;
     void (*wake)(void *context); /* the loop */
     void *wake_context;

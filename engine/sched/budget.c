@@ -2,6 +2,7 @@
 #include "engine/sched/budget.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include "engine/base/attr.h"
 
 enum {
@@ -9,10 +10,15 @@ enum {
     MANY_ROWS = 48,
     FAR_SLOTS = 512,
     TRIES = 2,
+    KNEE_ROWS = 8, /* guessed, when nothing but single rows was measured */
+    KEYS_OF_ROW_MIN = 512,
+    KEYS_OF_ROW_MAX = 16384,
+    LEARN_STEPS = 32, /* the mean of so many; of those there are, in the beginning */
 };
 
-/* Learning: how much one step counts, and the most one step may be off. */
-static const double LEARN_RATE = 1.0 / 32, LEARN_RATIO_MAX = 2;
+/* How far off one step may seem: what another process does must not look like the model. But the
+ * calibration may have been disturbed as well. */
+static const double LEARN_RATIO_MAX = 4, FIRST_RATIO_MAX = 16;
 
 void budget_init(struct budget *budget, int64_t step_us)
 {
@@ -61,7 +67,7 @@ double budget_share(const struct budget *budget, const struct load *load)
 double budget_limit(const struct budget *budget, const struct load *decodes)
 {
     if (decodes->rows == 0 && decodes->heads == 0) {
-        return budget->step_us;
+        return fmax(budget->step_us, 2 * budget->pass_us);
     }
     return budget_cost(budget, decodes) * BUDGET_DECODES_FACTOR;
 }
@@ -71,10 +77,13 @@ void budget_learn(struct budget *budget, const struct load *load, double expecte
     if (expected_us <= 0 || us <= 0) {
         return;
     }
-    double ratio = (double)us / expected_us;
-    ratio = fmin(fmax(ratio, 1 / LEARN_RATIO_MAX), LEARN_RATIO_MAX);
-    double factor = 1 + (ratio - 1) * LEARN_RATE;
-    if (budget->fixed_us + load->rows * budget->row_us <= budget->pass_us) {
+    bool few = budget->fixed_us + load->rows * budget->row_us <= budget->pass_us;
+    int32_t *seen = few ? &budget->few_seen : &budget->many_seen;
+    double most = *seen < LEARN_STEPS ? FIRST_RATIO_MAX : LEARN_RATIO_MAX;
+    double ratio = fmin(fmax((double)us / expected_us, 1 / most), most);
+    *seen = MIN(*seen + 1, LEARN_STEPS);
+    double factor = 1 + (ratio - 1) / *seen;
+    if (few) {
         budget->pass_us *= factor;
     } else {
         budget->fixed_us *= factor;
@@ -105,6 +114,15 @@ static double best_of(struct meter *meter, int32_t rows, int32_t slot, int32_t h
     return best;
 }
 
+/* What one row pays for one key. A row costs as much as some thousands of keys in every model that
+ * there is; a difference that says otherwise was made by another process. */
+static double key_of(double near_us, double far_us, int32_t rows, int32_t slots)
+{
+    double row_us = near_us / rows;
+    double key_us = far_us > 0 && near_us > 0 ? (far_us - near_us) / ((double)rows * slots) : 0;
+    return fmin(fmax(key_us, row_us / KEYS_OF_ROW_MAX), row_us / KEYS_OF_ROW_MIN);
+}
+
 /* From a slow machine there may be no more than the first numbers: what is missing is in proportion
  * to what is known. */
 void budget_calibrate(struct budget *budget,
@@ -115,8 +133,8 @@ void budget_calibrate(struct budget *budget,
     int32_t few = MIN(FEW_ROWS, rows_max), many = MIN(MANY_ROWS, rows_max);
     int32_t far = MIN(FAR_SLOTS, slots_max - few);
     double one = best_of(&meter, 1, 0, 0);
-    double head = best_of(&meter, 0, 0, 1);
     double at_few = best_of(&meter, few, 0, 0);
+    double head = best_of(&meter, 0, 0, 1);
     double heads = best_of(&meter, 0, 0, heads_max);
     double at_far = far > 0 ? best_of(&meter, few, far, 0) : 0;
     double at_many = best_of(&meter, many, 0, 0);
@@ -124,16 +142,16 @@ void budget_calibrate(struct budget *budget,
         return; /* a clock that stands still: a test's */
     }
     budget->pass_us = one;
-    budget->row_us = at_few > 0 ? at_few / few : one;
+    budget->key_us = key_of(at_few, at_far, few, far);
+    at_few -= budget->key_us * (double)budget_rows(0, few, 0).keys;
+    at_many -= budget->key_us * (double)budget_rows(0, many, 0).keys;
+    budget->row_us = at_few > 0 ? at_few / few : one / KNEE_ROWS;
     budget->fixed_us = 0;
     if (at_many > at_few && at_few > 0 && many > few) {
         budget->row_us = (at_many - at_few) / (many - few);
         budget->fixed_us = fmax(at_few - budget->row_us * few, 0);
     }
-    budget->key_us = 0;
-    if (at_far > at_few && at_few > 0) {
-        budget->key_us = (at_far - at_few) / ((double)few * far);
-    }
-    budget->head_us = head;
-    budget->head_row_us = heads > 0 ? heads / heads_max : head;
+    budget->key_us = fmax(budget->key_us, budget->row_us / KEYS_OF_ROW_MAX);
+    budget->head_us = head > 0 ? head : one / 4;
+    budget->head_row_us = heads > 0 ? heads / heads_max : budget->head_us / KNEE_ROWS;
 }

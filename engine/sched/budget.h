@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum {
-    BUDGET_STEP_US = 50 * 1000,       /* of a step without decodes */
+    BUDGET_STEP_US = 50 * 1000,       /* of a step without decodes, or two passes if that is more */
     BUDGET_DECODES_FACTOR = 2,        /* a step with decodes costs this much more than they alone */
     BUDGET_CALIBRATE_US = 150 * 1000, /* no measurement begins after this long */
 };
@@ -25,6 +25,7 @@ struct budget {
     double key_us; /* one row, one key, all layers */
     double head_us, head_row_us;
     double step_us;
+    int32_t few_seen, many_seen; /* steps learnt from, up to LEARN_STEPS */
 };
 
 /* What a pass carries. */
@@ -48,7 +49,7 @@ double budget_cost(const struct budget *budget, const struct load *load);
 double budget_share(const struct budget *budget, const struct load *load);
 /* What a step that carries these decodes may cost in all. */
 double budget_limit(const struct budget *budget, const struct load *decodes);
-/* A step took so long: the numbers follow, slowly. */
+/* A step took so long: the numbers follow, quickly at first and then slowly. */
 void budget_learn(struct budget *budget, const struct load *load, double expected_us, int64_t us);
 
 /* The load of rows [slot, slot + rows) of a sequence whose first `context_count` slots see each

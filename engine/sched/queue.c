@@ -56,19 +56,18 @@ static struct queue_class *class_of(struct queue *queue, const struct job *job)
 
 static struct queue_flow *find_flow(struct queue *queue, struct queue_class *class, uint64_t client)
 {
-    struct queue_flow *flow = class->flows;
-    while (flow != NULL && flow->client != client) {
-        flow = flow->next;
+    struct queue_flow **link = &class->flows;
+    while (*link != NULL && (*link)->client != client) {
+        link = &(*link)->next;
     }
-    if (flow == NULL) {
-        flow = queue->free_flows;
+    if (*link == NULL) {
+        struct queue_flow *flow = queue->free_flows;
         ASSERT(flow != NULL); /* one a job at most */
         queue->free_flows = flow->next;
-        *flow =
-            (struct queue_flow){.client = client, .served = class->flow_time, .next = class->flows};
-        class->flows = flow;
+        *flow = (struct queue_flow){.client = client, .served = class->flow_time};
+        *link = flow;
     }
-    return flow;
+    return *link;
 }
 
 /* Behind all that wait as long or longer. */

@@ -165,6 +165,26 @@ static void end_job(struct scheduler *scheduler, int32_t index, enum err err, co
     finish_job(scheduler, index);
 }
 
+static bool item_decodes(const struct plan_item *item)
+{
+    for (int32_t i = 0; i < item->step_count; i++) {
+        if (item->steps[i].kind == STEP_DECODE && item->steps[i].tokens_max > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool job_decodes(const struct job *job)
+{
+    for (int32_t i = 0; i < job->plan.item_count; i++) {
+        if (item_decodes(&job->plan.items[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void end_dead_jobs(struct scheduler *scheduler, int64_t now)
 {
     for (int32_t i = scheduler->job_count - 1; i >= 0; i--) {
@@ -176,6 +196,9 @@ static void end_dead_jobs(struct scheduler *scheduler, int64_t now)
         } else if (job->plan.start_by_us != 0 && now >= job->plan.start_by_us &&
                    job->items_started == 0) {
             end_job(scheduler, i, ERR_DEADLINE, "the request waited too long in the queue");
+        } else if (job->plan.first_by_us != 0 && now >= job->plan.first_by_us &&
+                   job->times.first_token == 0 && job_decodes(job)) {
+            end_job(scheduler, i, ERR_DEADLINE, "the first token took too long");
         }
     }
 }
@@ -228,15 +251,10 @@ static struct seq *free_seq_slot(struct scheduler *scheduler)
 static int32_t slots_kept(const struct scheduler *scheduler, const struct job *job)
 {
     const struct plan_item *item = &job->plan.items[job->items_started];
-    if (job->place.service_class == CLASS_INTERACTIVE) {
+    if (job->place.service_class == CLASS_INTERACTIVE || !item_decodes(item)) {
         return 0;
     }
-    for (int32_t i = 0; i < item->step_count; i++) {
-        if (item->steps[i].kind == STEP_DECODE && item->steps[i].tokens_max > 0) {
-            return scheduler->config.sequences / SLOTS_KEPT_SHARE;
-        }
-    }
-    return 0;
+    return scheduler->config.sequences / SLOTS_KEPT_SHARE;
 }
 
 struct seq *scheduler_start_item(struct scheduler *scheduler, struct job *job, int64_t now_us)
@@ -270,6 +288,14 @@ bool scheduler_step(struct scheduler *scheduler)
     bool ran = step_run(scheduler);
     end_done_seqs(scheduler);
     return ran;
+}
+
+struct engine_activity scheduler_activity(const struct scheduler *scheduler)
+{
+    uint64_t word = atomic_load_explicit(&scheduler->activity, memory_order_relaxed);
+    return (struct engine_activity){.what = (enum activity)(word & 0xff),
+        .kinds = (unsigned)(word >> 8 & 0xff),
+        .rows = (int32_t)(word >> 32)};
 }
 
 void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *stats)

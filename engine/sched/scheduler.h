@@ -25,6 +25,7 @@
 #include "engine/model/model.h"
 #include "engine/sched/seq.h"
 
+struct engine_activity;
 struct engine_stats;
 struct scheduler;
 
@@ -58,6 +59,9 @@ void scheduler_close(struct scheduler *scheduler); /* no jobs may be left; NULL 
 /* Bytes scheduler_open allocates for that many threads. */
 uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads);
 
+/* Measures what passes cost; no jobs may be there yet. Without it the budget begins as a guess. */
+void scheduler_calibrate(struct scheduler *scheduler);
+
 /* Queues a checked job (never fails: config.jobs bounds how many can exist). */
 void scheduler_add(struct scheduler *scheduler, struct job *job);
 /* Whether any job is queued or running. */
@@ -68,5 +72,7 @@ bool scheduler_step(struct scheduler *scheduler);
 void scheduler_abort(struct scheduler *scheduler);
 /* Adds the scheduler's counters and gauges to *stats. */
 void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *stats);
+/* From any thread. */
+struct engine_activity scheduler_activity(const struct scheduler *scheduler);
 
 #endif

@@ -15,6 +15,8 @@ enum {
      * a short text need not wait until a long one is through. Bulk leaves the last ones free. */
     PARKS = 4,
     PARKS_BULK = 2,
+    CALIBRATE_SLOTS = 544,
+    CALIBRATE_HEADS = 8,
 };
 
 struct sched_counters {
@@ -77,6 +79,7 @@ struct scheduler {
     struct sample_scratch **sample_scratch; /* [threads] */
     int32_t sample_scratch_count;
     struct sched_counters counters;
+    _Atomic uint64_t activity; /* what | kinds << 8 | rows << 32 */
 };
 
 MUST_USE enum err step_open(struct scheduler *scheduler);

@@ -289,6 +289,13 @@ static unsigned pass_kinds(const struct sched_pass *pass)
     return kinds;
 }
 
+/* For whoever asks why nothing moves. */
+static void note(struct scheduler *scheduler, enum activity what, unsigned kinds, int32_t rows)
+{
+    uint64_t word = (uint64_t)what | (uint64_t)kinds << 8 | (uint64_t)rows << 32;
+    atomic_store_explicit(&scheduler->activity, word, memory_order_relaxed);
+}
+
 /* Runs rows [row, row + rows) of a park's block through units [unit, unit_to). Reads lie in row
  * order; those of these rows are counted from the first of them while they run. */
 static void run_slice(struct scheduler *scheduler, struct sched_park *park, int32_t row,
@@ -374,7 +381,9 @@ static int32_t run_parks(struct scheduler *scheduler, unsigned *kinds)
     for (int32_t i = 0; i < PARKS; i++) {
         struct sched_park *park = &scheduler->parks[i];
         if (park->todo > 0) {
-            *kinds |= 1U << park->owner->job->plan.kind;
+            unsigned kind = 1U << park->owner->job->plan.kind;
+            *kinds |= kind;
+            note(scheduler, ACTIVITY_SLICE, kind, park->pass.batch.row_count);
             row_units += park->todo;
             run_park(scheduler, park);
         }
@@ -382,19 +391,31 @@ static int32_t run_parks(struct scheduler *scheduler, unsigned *kinds)
     return (int32_t)((row_units + scheduler->host.units - 1) / scheduler->host.units);
 }
 
-bool step_run(struct scheduler *scheduler)
+/* Nothing ran. When that is because clients do not read, the engine is well. */
+static void note_rest(struct scheduler *scheduler)
 {
-    int64_t from = scheduler->host.now_us(scheduler->host.context);
+    for (int32_t i = 0; i < scheduler->config.sequences; i++) {
+        struct seq *seq = &scheduler->seqs[i];
+        if (seq->job != NULL && seq_next(seq, &scheduler->config.tools) == SEQ_WAITS) {
+            scheduler->counters.last_step_us = scheduler->host.now_us(scheduler->host.context);
+        }
+    }
+    note(scheduler, ACTIVITY_REST, 0, 0);
+}
+
+static bool run_chosen(struct scheduler *scheduler, int64_t from)
+{
     struct sched_pass *pass = &scheduler->pass;
-    choose_rows(scheduler);
     double expected_us = budget_cost(&scheduler->budget, &scheduler->load) + scheduler->slices_us;
     unsigned kinds = pass_kinds(pass);
     int32_t rows = pass->batch.row_count;
     if (rows > 0) {
+        note(scheduler, ACTIVITY_PASS, kinds, rows);
         scheduler->host.forward(scheduler->host.context, &pass->batch, 0, scheduler->host.units);
         pass_consume(scheduler, pass);
     }
     rows += run_parks(scheduler, &kinds);
+    note(scheduler, ACTIVITY_LOGITS, kinds, rows);
     int32_t logits = consume_logits(scheduler, &kinds);
     if (kinds == 0) {
         return false;
@@ -405,4 +426,18 @@ bool step_run(struct scheduler *scheduler)
     budget_learn(&scheduler->budget, &load, expected_us,
         scheduler->host.now_us(scheduler->host.context) - from);
     return true;
+}
+
+bool step_run(struct scheduler *scheduler)
+{
+    int64_t from = scheduler->host.now_us(scheduler->host.context);
+    note(scheduler, ACTIVITY_CHOOSE, 0, 0);
+    choose_rows(scheduler);
+    bool ran = run_chosen(scheduler, from);
+    if (ran) {
+        note(scheduler, ACTIVITY_REST, 0, 0);
+    } else {
+        note_rest(scheduler);
+    }
+    return ran;
 }

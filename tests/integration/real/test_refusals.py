@@ -209,7 +209,7 @@ class Refusals(unittest.TestCase):
         self.refuse("/embed", {"inputs": "a", "layer": 1}, 400, "/layer", "unsupported_field")
         self.refuse("/embed", {"inputs": "a", "on_error": "report"}, 400, "/on_error",
                     "unsupported_field")
-        self.refuse("/embed", {"inputs": "a", "priority": 5}, 400, "/priority", "unsupported_field")
+        self.refuse("/embed", {"inputs": "a", "priority": 101}, 400, "/priority")
         self.refuse("/infill", {**LLAMA, "lora": [{"id": 0}]}, 400, "/lora")
         ok(self.server, "/infill", {**LLAMA, "lora": []})
         self.refuse("/infill", {**BODIES["/infill"], "heal": True}, 400, "/heal")

@@ -13,7 +13,9 @@
 static void forward(void *context, struct batch *batch, int32_t unit_from, int32_t unit_to)
 {
     struct fake_host *host = context;
-    host->now_us += host->step_us;
+    int64_t units = unit_to - unit_from;
+    int64_t us = MAX(host->step_us, host->row_us * batch->row_count);
+    host->now_us += host->row_us == 0 ? us : MAX(us * units / FAKE_UNITS, 1);
     host->rows_max_seen = MAX(host->rows_max_seen, batch->row_count);
     fake_network_forward(&host->network, batch, unit_from, unit_to);
     assert_string_equal(host->network.broken, "");
@@ -46,10 +48,11 @@ static void progress(void *context, struct job *job)
     host->progress_count++;
 }
 
-void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_count,
-    int32_t step_rows, int32_t threads)
+static void open_host(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t threads, int32_t context)
 {
     memset(host, 0, sizeof *host);
+    host->context = context;
     host->network.poison_token = -1;
     host->step_us = 1000;
     host->tokenizer = fake_vocab_open();
@@ -59,7 +62,7 @@ void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_coun
     struct sched_config config = {
         .sequences = sequences,
         .jobs = FAKE_JOBS,
-        .context = FAKE_CONTEXT,
+        .context = context,
         .step_rows = step_rows,
         .pages = &host->pages,
         .threads = host->threads,
@@ -78,6 +81,18 @@ void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_coun
         .done = done,
         .progress = progress};
     assert_int_equal(scheduler_open(&config, &door, &host->scheduler), ERR_OK);
+}
+
+void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t threads)
+{
+    open_host(host, sequences, page_count, step_rows, threads, FAKE_CONTEXT);
+}
+
+void fake_host_open_long(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t context)
+{
+    open_host(host, sequences, page_count, step_rows, 1, context);
 }
 
 void fake_host_close(struct fake_host *host)
@@ -102,8 +117,8 @@ void fake_job_submit(struct fake_host *host, struct job *job)
 {
     struct plan_bounds bounds = {.vocab = FAKE_VOCAB,
         .hidden = FAKE_HIDDEN,
-        .context = FAKE_CONTEXT,
-        .position_max = 4 * FAKE_CONTEXT,
+        .context = host->context,
+        .position_max = 4 * host->context,
         .piece_bytes_max = (int32_t)detokenizer_bound(host->tokenizer),
         .result_bytes = 16 << 20};
     struct err_info info = {0};

@@ -22,7 +22,9 @@ struct fake_host {
     struct scheduler *scheduler;
     int32_t ends[LIMIT_END_TOKENS];
     int64_t now_us;
-    int64_t step_us; /* how far the clock moves in a pass */
+    int32_t context; /* of a sequence */
+    int64_t step_us; /* how far the clock moves in a pass ... */
+    int64_t row_us;  /* ... or more: for each row, of all units */
     int32_t done_count;
     int32_t progress_count;
     int32_t rows_max_seen;
@@ -31,6 +33,9 @@ struct fake_host {
 /* Ends the test program when something cannot be opened. */
 void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_count,
     int32_t step_rows, int32_t threads);
+/* With sequences of up to `context` slots instead of FAKE_CONTEXT. */
+void fake_host_open_long(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t context);
 void fake_host_close(struct fake_host *host);
 
 /* A job with its own rings, outside any pool: plan set by the caller, then submitted. */

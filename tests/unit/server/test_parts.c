@@ -134,11 +134,11 @@ static void test_stall(void **state)
 {
     (void)state;
     struct engine_stats stats = {.work_waiting = true, .last_step_us = 1000};
-    int64_t limit_us = LIMIT_STALL_MS * INT64_C(1000);
-    assert_false(health_stalled(&stats, 1000 + limit_us));
-    assert_true(health_stalled(&stats, 1001 + limit_us));
+    struct health health = {.stall_us = 500};
+    assert_false(health_stalled(&health, &stats, 1500));
+    assert_true(health_stalled(&health, &stats, 1501));
     stats.work_waiting = false;
-    assert_false(health_stalled(&stats, 1001 + limit_us));
+    assert_false(health_stalled(&health, &stats, 1501));
 }
 
 static void test_life(void **state)
