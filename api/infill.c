@@ -61,7 +61,6 @@ static enum err name_ignored(struct call *call, struct err_info *info)
 {
     const struct infill_request *request = call->request;
     const struct no_effect unbuilt[] = {
-        {request->has_t_max_predict_ms, "t_max_predict_ms"},
         {request->has_candidates, "candidates"},
     };
     const struct no_effect of_gaps[] = {
@@ -262,9 +261,30 @@ int32_t infill_text_tokens(const struct step_result *step)
 
 /* ---- the endpoint -------------------------------------------------------------------------- */
 
+/* The time for what is generated, of each gap; the editors' form wants whole lines. */
+static void limit_time(struct call *call)
+{
+    const struct infill_request *request = call->request;
+    int64_t ms = MIN(request->t_max_predict_ms, call->limits->timeout_ms_max);
+    call->plan.predict_us = request->has_t_max_predict_ms && ms > 0 ? ms * 1000 : 0;
+    call->plan.predict_line = is_llama(request);
+}
+
 static enum err infill_plan(struct call *call, struct err_info *info)
 {
-    return is_llama(call->request) ? infill_llama_plan(call, info) : infill_gaps_plan(call, info);
+    enum err err =
+        is_llama(call->request) ? infill_llama_plan(call, info) : infill_gaps_plan(call, info);
+    limit_time(call);
+    return err;
+}
+
+/* Only the form with gaps has chains. */
+static enum err infill_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info)
+{
+    enum err err = infill_gaps_more(call, job, out_more, info);
+    limit_time(call);
+    return err;
 }
 
 static enum err infill_encode(
@@ -299,7 +319,7 @@ const struct endpoint endpoint_infill = {.name = "infill",
     .family = FAMILY_LLAMA,
     .decode = infill_decode,
     .plan = infill_plan,
-    .more = infill_gaps_more, /* only that form has chains */
+    .more = infill_more,
     .encode = infill_encode,
     .frame = infill_frame,
     .frame_end = infill_frame_end};

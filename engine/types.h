@@ -189,6 +189,10 @@ struct plan {
         start_by_us; /* monotonic, 0 = none: a job that has not started then ends ERR_DEADLINE */
     /* monotonic, 0 = none: a job that decodes and has no token by then ends ERR_DEADLINE. */
     int64_t first_by_us;
+    /* A DECODE step ends FINISH_TIMEOUT so long after its first token; 0 = never. With predict_line
+     * only once its text holds a whole line. */
+    int64_t predict_us;
+    bool predict_line;
 
     /* Who is served first; never what the answer is. */
     enum urgency urgency;

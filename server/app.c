@@ -225,7 +225,7 @@ void app_serve(struct app *app, struct engine *engine)
 bool app_close(struct app *app)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
-    int64_t until_us = clock_now_us(NULL) + LIMIT_CLOSE_MS * INT64_C(1000);
+    int64_t until_us = clock_now_us(NULL) + app->config.stop_timeout_ms * 1000;
     while (app->tasks.in_use > 0 || app->first_pass_running) {
         handle_compute_wake(app);
         if (clock_now_us(NULL) > until_us) {

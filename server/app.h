@@ -32,7 +32,7 @@ MUST_USE enum err app_open(struct app *app, const struct config *config,
  * answers. */
 void app_serve(struct app *app, struct engine *engine);
 /* After http_run has returned: waits for work that nobody wants any more, joins the workers. False
- * when a step of the engine outlasts LIMIT_CLOSE_MS: then nothing can be freed, only left. */
+ * when a step of the engine outlasts stop_timeout_ms: then nothing can be freed, only left. */
 MUST_USE bool app_close(struct app *app);
 
 /* What the loaded model is called in replies. */

@@ -78,6 +78,8 @@ static const struct setting settings[] = {
         "after SIGTERM: still serve, but not ready"),
     NUMBER("drain-timeout-ms", drain_timeout_ms, LIMIT_DRAIN_TIMEOUT_MS, 0, 3600000,
         "after SIGTERM: then cancel what still runs"),
+    NUMBER("stop-timeout-ms", stop_timeout_ms, LIMIT_STOP_TIMEOUT_MS, 0, 3600000,
+        "and then leave, though a step of the engine still runs (status 3)"),
     WORD("log-level", log_level, "info|debug|warn|error", "least severe line to log"),
     SWITCH("print-plan", print_plan, "print the memory plan of --model and leave"),
     TEXT("check-model", check_model, "", "FILE", "check a model file, print what it is and leave"),

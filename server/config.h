@@ -26,7 +26,7 @@ struct config {
     int64_t threads, context, cache_mib, sequences, jobs, jobs_bulk, step_rows, step_ms, workers;
     int64_t queue_ms, first_token_ms, stall_ms;
     int64_t max_body_bytes, max_connections;
-    int64_t drain_delay_ms, drain_timeout_ms;
+    int64_t drain_delay_ms, drain_timeout_ms, stop_timeout_ms;
     bool allow_remote, print_plan, version, help;
 };
 

@@ -49,7 +49,7 @@ enum {
     LIMIT_DRAIN_DELAY_MS = 2000,      /* --drain-delay-ms: for load balancers to notice */
     LIMIT_DRAIN_TIMEOUT_MS = 30000,   /* --drain-timeout-ms */
     LIMIT_DRAIN_END_MS = 2000,        /* cancelled requests get this long to end */
-    LIMIT_CLOSE_MS = 30 * 1000,       /* and a step of the engine this long */
+    LIMIT_STOP_TIMEOUT_MS = 30000,    /* --stop-timeout-ms: and a step of the engine this long */
     LIMIT_STALL_MS = 30 * 1000,       /* --stall-ms: work waits and no step ended: not ready */
     LIMIT_TICK_MS = 1000,             /* how often the loop looks at the engine */
     LIMIT_STEP_MS = 50,               /* --step-ms: who arrives waits for one step at least */

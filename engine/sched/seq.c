@@ -265,6 +265,17 @@ static void push_event(struct seq *seq, const struct seq_tools *tools, int32_t t
     ASSERT(pushed); /* seq_next returned SEQ_WAITS otherwise */
 }
 
+/* The plan's time for a step is over: from its first token on, and whole lines if it says so. */
+static bool predict_over(const struct seq *seq)
+{
+    const struct plan *plan = &seq->job->plan;
+    if (plan->predict_us == 0 || seq->now_us - seq->first_us < plan->predict_us) {
+        return false;
+    }
+    return !plan->predict_line ||
+           memchr(current_result(seq)->text, '\n', (size_t)seq->text_bytes) != NULL;
+}
+
 static enum finish finish_of(const struct seq *seq, const struct seq_tools *tools, int32_t token)
 {
     const struct plan_step *step = current_step(seq);
@@ -274,7 +285,10 @@ static enum finish finish_of(const struct seq *seq, const struct seq_tools *tool
     if (seq->stop.matched >= 0) {
         return FINISH_STOP_STRING;
     }
-    return seq->step_tokens >= step->tokens_max ? FINISH_LENGTH : FINISH_NONE;
+    if (seq->step_tokens >= step->tokens_max) {
+        return FINISH_LENGTH;
+    }
+    return predict_over(seq) ? FINISH_TIMEOUT : FINISH_NONE;
 }
 
 /* Books a sampled token: text, event, slot, and the end of the step. */
@@ -283,6 +297,7 @@ static void take_token(struct seq *seq, const struct seq_tools *tools, int32_t t
     struct step_result *result = current_result(seq);
     int32_t text_from = seq->text_bytes;
     bool first = seq->step_tokens == 0;
+    seq->first_us = first ? seq->now_us : seq->first_us;
     result->tokens[seq->step_tokens] = token;
     bool end = is_end(seq, tools, token);
     seq->step_tokens++;
@@ -292,9 +307,9 @@ static void take_token(struct seq *seq, const struct seq_tools *tools, int32_t t
         release_text(seq, token);
     }
     enum finish finish = finish_of(seq, tools, token);
-    if (finish == FINISH_EOS || finish == FINISH_LENGTH) {
+    if (finish == FINISH_EOS || finish == FINISH_LENGTH || finish == FINISH_TIMEOUT) {
         release_rest(seq);
-        if (finish == FINISH_LENGTH && seq->stop.matched >= 0) {
+        if (finish != FINISH_EOS && seq->stop.matched >= 0) {
             finish = FINISH_STOP_STRING;
         }
     }

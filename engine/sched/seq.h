@@ -52,6 +52,8 @@ struct seq {
     struct detokenizer detokenizer;
     struct stop_matcher stop;
     int32_t text_bytes; /* released in this step */
+    int64_t now_us;     /* set before seq_consume when the plan has a predict_us */
+    int64_t first_us;   /* now_us of the step's first token */
 };
 
 /* What a sequence needs next. */

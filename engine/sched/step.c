@@ -241,6 +241,10 @@ static void consume_batch(struct scheduler *scheduler, struct seq **seqs, int32_
     }
     scheduler->host.logits(scheduler->host.context, hidden, count, scheduler->logits);
     struct consume_args args = {.scheduler = scheduler, .seqs = seqs};
+    int64_t sampled = scheduler->host.now_us(scheduler->host.context);
+    for (int32_t i = 0; i < count; i++) {
+        seqs[i]->now_us = sampled;
+    }
     threads_run(scheduler->config.threads, count, consume_chunk, &args);
     int64_t now = scheduler->host.now_us(scheduler->host.context);
     for (int32_t i = 0; i < count; i++) {

@@ -205,9 +205,9 @@ def check_infill_llama(program):
     body = {"input_prefix": "int add(int a, int b)\n{\n", "input_suffix": "}\n",
             "prompt": "    return ", "n_predict": 2 if FEW else 6, "n_probs": 3, "seed": 1,
             "input_extra": [{"filename": "util.h", "text": "int add(int, int);\n"}],
-            "samplers": ["top_k", "top_p", "infill"], "t_max_predict_ms": 1000}
+            "samplers": ["top_k", "top_p", "infill"], "t_max_predict_ms": 600000}
     answer = program.ask("/infill", body)
-    assert answer.ignored == "t_max_predict_ms,samplers.infill", answer.ignored
+    assert answer.ignored == "samplers.infill", answer.ignored
     assert answer.reply["tokens_predicted"] == len(
         answer.reply["completion_probabilities"]) + (answer.reply["stop_type"] == "eos")
     if not FEW:

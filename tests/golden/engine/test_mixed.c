@@ -130,7 +130,48 @@ static void test_threads(void **state)
 static void test_small_steps(void **state)
 {
     (void)state;
-    compare((struct engine_config){.threads = 2, .sequences = 7, .step_rows = 24});
+    compare((struct engine_config){.threads = 2, .sequences = 7, .step_rows = 24, .step_us = 1});
+}
+
+/* One bulk request more than may wait is refused; others still get in. */
+static void test_bulk_has_a_bound_of_its_own(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine(
+        (struct engine_config){.threads = 1, .jobs = 8, .jobs_bulk = 2, .start_paused = true});
+    struct job *jobs[4], *refused;
+    struct err_info info = {0};
+    for (int32_t i = 0; i < 2; i++) {
+        struct plan bulk = plans[i].plan;
+        bulk.urgency = URGENCY_BULK;
+        jobs[i] = submit(engine, &bulk);
+    }
+    assert_int_equal(engine_acquire(engine, &refused), ERR_OK);
+    refused->plan = plans[2].plan;
+    refused->plan.urgency = URGENCY_BULK;
+    assert_int_equal(engine_submit(engine, refused, &info), ERR_BUSY);
+    engine_release(engine, refused);
+    jobs[2] = submit(engine, &plans[2].plan);
+    engine_resume(engine);
+    for (int32_t i = 0; i < 3; i++) {
+        engine_wait(engine, jobs[i]);
+        assert_same_results(alone[i], jobs[i]);
+        engine_release(engine, jobs[i]);
+    }
+    struct engine_stats stats;
+    engine_stats(engine, &stats);
+    uint64_t received = 0, completed = 0, rejected = 0;
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        received += stats.received[k];
+        completed += stats.completed[k];
+        rejected += stats.rejected[k];
+    }
+    assert_int_equal(received, 4);
+    assert_int_equal(completed, 3);
+    assert_int_equal(rejected, 1);
+    assert_int_equal(stats.queue_depth, 0);
+    assert_int_equal(stats.accepted[CLASS_BULK], 2);
+    engine_close(engine);
 }
 
 int main(int argc, char **argv)
@@ -145,6 +186,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_full_batch),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_small_steps),
+        cmocka_unit_test(test_bulk_has_a_bound_of_its_own),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

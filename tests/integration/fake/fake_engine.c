@@ -345,6 +345,16 @@ enum err engine_acquire(struct engine *engine, struct job **out_job)
     return ERR_BUSY;
 }
 
+static int32_t jobs_inside(const struct engine *engine)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < engine->count; i++) {
+        enum slot_state state = engine->slots[i].state;
+        count += state == SLOT_QUEUED || state == SLOT_RUNNING;
+    }
+    return count;
+}
+
 enum err engine_submit(struct engine *engine, struct job *job, struct err_info *info)
 {
     const struct fake_script *script = script_of(job);
@@ -366,6 +376,9 @@ enum err engine_submit(struct engine *engine, struct job *job, struct err_info *
     if (engine->draining) {
         err = err_set(info, ERR_SHUTDOWN, NULL, "the engine is stopping");
     } else {
+        if (jobs_inside(engine) == 0) {
+            engine->stats.last_step_us = job->times.submitted;
+        }
         ((struct slot *)job)->state = SLOT_QUEUED;
         engine->stats.received[job->plan.kind]++;
         engine->stats.in_flight[job->plan.kind]++;
@@ -427,6 +440,7 @@ void engine_stats(struct engine *engine, struct engine_stats *out_stats)
     for (int32_t i = 0; i < engine->count; i++) {
         bool queued = engine->slots[i].state == SLOT_QUEUED;
         out_stats->queue_depth += queued;
+        out_stats->work_waiting |= queued || engine->slots[i].state == SLOT_RUNNING;
         out_stats->accepted[CLASS_GENERATE] += queued; /* one class is enough here */
     }
     pthread_mutex_unlock(&engine->lock);

@@ -405,7 +405,7 @@ static void test_fields_without_effect(void **state)
         {"\"text\":\"a[gap]b\",\"cache_prompt\":false,\"id_slot\":3", NULL},
         {"\"text\":\"a[gap]b\",\"candidates\":4", "candidates"},
         {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"candidates\":4,\"t_max_predict_ms\":9",
-            "t_max_predict_ms,candidates"},
+            "candidates"},
         {"\"text\":\"a[gap]b\",\"n_predict\":4,\"repo\":\"r\",\"what\":1", "what,repo,n_predict"},
         {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"max_tokens\":4,\"gap\":\"x\"",
             "gap,max_tokens"},
@@ -430,6 +430,32 @@ static void test_fields_without_effect(void **state)
             assert_non_null(rig.call.ignored_fields);
             assert_string_equal(rig.call.ignored_fields, cases[i].ignored);
         }
+    }
+    plan_rig_close(&rig);
+}
+
+static void test_time_to_predict(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields;
+        int64_t us;
+        bool line;
+    } cases[] = {
+        {"\"text\":\"a[gap]b\"", 0, false},
+        {"\"text\":\"a[gap]b\",\"t_max_predict_ms\":0", 0, false},
+        {"\"text\":\"a[gap]b\",\"t_max_predict_ms\":9", 9000, false},
+        {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"t_max_predict_ms\":-1", 0, true},
+        {"\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"t_max_predict_ms\":1", 1000, true},
+    };
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, false);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char body[256];
+        (void)snprintf(body, sizeof(body), "{%s}", cases[i].fields);
+        assert_int_equal(plan_rig_plan(&rig, &endpoint_infill, body), ERR_OK);
+        assert_int_equal(rig.call.plan.predict_us, cases[i].us);
+        assert_int_equal(rig.call.plan.predict_line, cases[i].line);
     }
     plan_rig_close(&rig);
 }
@@ -524,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_embed_limits),
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_fields_without_effect),
+        cmocka_unit_test(test_time_to_predict),
         cmocka_unit_test(test_visible_text),
         cmocka_unit_test(test_allocation_failures),
     };

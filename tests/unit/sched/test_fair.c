@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "engine/sched/scheduler_private.h"
@@ -368,6 +369,44 @@ static void test_first_token_deadline(void **state)
     fake_host_close(&host);
 }
 
+/* t_max_predict_ms: the text ends with what there is, once a line of it is whole if that is wanted.
+ * Token 13 is a newline. */
+static void test_time_to_predict(void **state)
+{
+    (void)state;
+    static const struct logit_bias newline = {.token = 13, .bias = 1000},
+                                   none = {.token = 13, .bias = -INFINITY};
+    static const struct {
+        bool line;
+        const struct logit_bias *bias;
+        int32_t least, most;
+        enum finish finish;
+    } cases[] = {
+        {false, &none, 10, 12, FINISH_TIMEOUT},
+        {true, &none, STREAM_TOKENS, STREAM_TOKENS, FINISH_LENGTH},
+        {true, &newline, 10, 12, FINISH_TIMEOUT},
+    };
+    for (size_t c = 0; c < ARRAY_COUNT(cases); c++) {
+        struct fake_host host;
+        struct request request;
+        open_host(&host, 2000);
+        make(&host, &request, KIND_INFILL, 4, 1, false);
+        request.items[0].sampling.logit_bias = cases[c].bias;
+        request.items[0].sampling.logit_bias_count = 1;
+        request.job->plan.predict_us = 10 * host.step_us;
+        request.job->plan.predict_line = cases[c].line;
+        fake_job_submit(&host, request.job);
+        fake_host_run(&host, 100);
+        const struct step_result *result = &request.job->results[0].steps[0];
+        assert_int_equal(request.job->err, ERR_OK);
+        assert_int_equal(result->finish, cases[c].finish);
+        assert_in_range(result->token_count, cases[c].least, cases[c].most);
+        assert_true(result->text_bytes > 0);
+        drop(&request);
+        fake_host_close(&host);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_streams_leave_sequences_free),
         cmocka_unit_test(test_cancel_within_a_step),
         cmocka_unit_test(test_first_token_deadline),
+        cmocka_unit_test(test_time_to_predict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
