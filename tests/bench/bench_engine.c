@@ -2,7 +2,7 @@
  * Benchmark of the engine on a model file: prefill and decode, beside the machine's limits measured
  * in the same run. Not a test: it prints a table, or CSV.
  *
- *     bench_engine MODEL [--threads N] [--csv] [--cpu-time | --once] [word...]
+ *     bench_engine MODEL [--kernels NAME] [--threads N] [--csv] [--cpu-time | --once] [word...]
  *
  * Only lines whose name holds one of the words: "decode", "prefill-64", "batch-16".
  *
@@ -29,6 +29,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/threads.h"
 #include "engine/engine.h"
+#include "engine/kernels/kernels.h"
 #include "engine/load/gguf.h"
 #include "tests/bench/limits.h"
 
@@ -50,6 +51,7 @@ struct bench {
     bool csv, once, cpu_time;
     char **words;
     int word_count;
+    struct limits_of limits;
     double flops, read_bytes; /* the machine's limits, per second */
     double token_flops;       /* of one prompt token, without the head */
     double weight_bytes;      /* read by one decode step */
@@ -93,14 +95,15 @@ static double median(double *values, int count)
 
 static void fma_chunk(void *context, int32_t chunk, int32_t thread)
 {
-    limits_fma(FMA_ROUNDS);
+    const struct bench *bench = context;
+    bench->limits.fma(FMA_ROUNDS);
 }
 
 static void read_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct bench *bench = context;
     size_t each = READ_BYTES / (size_t)bench->threads;
-    limits_read(bench->pool + (size_t)chunk * each, each);
+    bench->limits.read(bench->pool + (size_t)chunk * each, each);
 }
 
 static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *bench)
@@ -117,13 +120,18 @@ static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *
 static bool measure_limits(struct bench *bench)
 {
     struct threads *threads;
+    struct kernels kernels;
+    if (kernels_select(bench->config.kernels, &kernels, NULL) != ERR_OK) {
+        return false;
+    }
+    bench->limits = limits_of(kernels.name);
     bench->pool = mem_alloc(MEM_OTHER, READ_BYTES);
     if (bench->pool == NULL || threads_open(bench->threads, &threads) != ERR_OK) {
         return false;
     }
     memset(bench->pool, 1, READ_BYTES);
-    bench->flops =
-        limits_fma_flops(FMA_ROUNDS) * bench->threads / seconds_of(threads, fma_chunk, bench);
+    bench->flops = limits_fma_flops(&bench->limits, FMA_ROUNDS) * bench->threads /
+                   seconds_of(threads, fma_chunk, bench);
     bench->read_bytes = READ_BYTES / seconds_of(threads, read_chunk, bench);
     threads_close(threads);
     mem_free(bench->pool);
@@ -356,6 +364,8 @@ static bool parse(struct bench *bench, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             bench->config.threads = (int32_t)strtol(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--kernels") == 0 && i + 1 < argc) {
+            bench->config.kernels = argv[++i];
         } else if (strcmp(argv[i], "--csv") == 0) {
             bench->csv = true;
         } else if (strcmp(argv[i], "--once") == 0) {
@@ -378,15 +388,16 @@ int main(int argc, char **argv)
 {
     static struct bench bench;
     if (!parse(&bench, argc, argv)) {
-        (void)fprintf(stderr,
-            "usage: bench_engine MODEL [--threads N] [--csv] [--cpu-time | --once] [word...]\n");
+        (void)fprintf(stderr, "usage: bench_engine MODEL [--kernels NAME] [--threads N] [--csv] "
+                              "[--cpu-time | --once] "
+                              "[word...]\n");
         return 2;
     }
     for (int32_t i = 0; i < PROMPT_MAX; i++) {
         bench.tokens[i] = 3 + i % 200;
     }
     if (!bench.once && !measure_limits(&bench)) {
-        (void)fprintf(stderr, "no memory to measure the limits\n");
+        (void)fprintf(stderr, "no such kernels here, or no memory to measure the limits\n");
         return 1;
     }
     open_engine(&bench);

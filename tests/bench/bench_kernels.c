@@ -1,6 +1,6 @@
 /*
- * Benchmark of the kernels, beside the limits of the machine measured in the same run: the FMA peak
- * and the read bandwidth of each number of threads. Not a test: it prints a table.
+ * Benchmark of the kernels, each rung beside the limits of the machine with that rung's vectors,
+ * measured in the same run: the FMA peak and the read bandwidth of each number of threads. Not a test: it prints a table.
  *
  *     bench_kernels [word...]     only lines whose name holds one of the words
  *
@@ -26,6 +26,7 @@ enum {
     ROUND_US = 60000,
     POOL_BYTES = 192 << 20,
     ROWS_MAX = 512,
+    FMA_ROUNDS = 20000,
 };
 
 static char **words;
@@ -100,6 +101,7 @@ struct limits {
 };
 
 struct limit_run {
+    struct limits_of of;
     struct threads *threads;
     int32_t chunks;
     unsigned char *pool;
@@ -108,8 +110,9 @@ struct limit_run {
 
 static void fma_chunk(void *context, int32_t chunk, int32_t thread)
 {
-    (void)context, (void)chunk, (void)thread;
-    limits_fma(20000);
+    (void)chunk, (void)thread;
+    const struct limit_run *run = context;
+    run->of.fma(FMA_ROUNDS);
 }
 
 static void fma_run(void *context)
@@ -122,7 +125,7 @@ static void read_chunk(void *context, int32_t chunk, int32_t thread)
 {
     (void)thread;
     const struct limit_run *run = context;
-    limits_read(run->pool + (size_t)chunk * run->bytes, run->bytes);
+    run->of.read(run->pool + (size_t)chunk * run->bytes, run->bytes);
 }
 
 static void read_run(void *context)
@@ -131,16 +134,17 @@ static void read_run(void *context)
     threads_run(run->threads, run->chunks, read_chunk, run);
 }
 
-static struct limits measure_limits(struct threads *threads, unsigned char *pool)
+static struct limits measure_limits(
+    const char *kernels, struct threads *threads, unsigned char *pool)
 {
-    struct limit_run run = {threads, threads_count(threads), pool, 0};
+    struct limit_run run = {limits_of(kernels), threads, threads_count(threads), pool, 0};
     run.bytes = POOL_BYTES / (size_t)run.chunks;
     const struct limits limits = {
-        .flops =
-            (double)run.chunks * limits_fma_flops(20000) / seconds_of(fma_run, &run, run.chunks),
+        .flops = run.chunks * limits_fma_flops(&run.of, FMA_ROUNDS) /
+                 seconds_of(fma_run, &run, run.chunks),
         .bytes = POOL_BYTES / seconds_of(read_run, &run, run.chunks),
     };
-    printf("limits, %d threads: FMA %.1f GFLOP/s, reading %.1f GB/s\n", run.chunks,
+    printf("limits of %s, %d threads: FMA %.1f GFLOP/s, reading %.1f GB/s\n", kernels, run.chunks,
         limits.flops * 1e-9, limits.bytes * 1e-9);
     return limits;
 }
@@ -255,39 +259,28 @@ static void bench_linear(const struct kernels *kernels, struct threads *threads,
     mem_free(run.y);
 }
 
-static void bench_all_linear(
-    struct threads *threads, const struct limits *limits, unsigned char *pool)
+static void bench_all_linear(const struct kernels *kernels, struct threads *threads,
+    const struct limits *limits, unsigned char *pool)
 {
     static const int32_t shapes[][2] = {
         {576, 576}, {192, 576}, {1536, 576}, {576, 1536}, {49152, 576}};
     static const enum tensor_type types[] = {
         TENSOR_Q4_1, TENSOR_Q8_0, TENSOR_F16, TENSOR_F32, TENSOR_Q4_0, TENSOR_BF16, TENSOR_Q5_1};
-    printf("%-34s t", "outputs x inputs");
-    printf(" | rows 1: GFLOP/s, of peak, GB/s, of read | 4 | 16 | 64 | 512\n");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        struct kernels kernels;
-        if (kernels_select(*name, &kernels, NULL) != ERR_OK) {
-            exit(1);
+    const bool is_ref = strcmp(kernels->name, "ref") == 0;
+    const bool is_blas = strcmp(kernels->name, "blas") == 0;
+    for (size_t t = 0; t < ARRAY_COUNT(types); t++) {
+        if (is_blas && types[t] != TENSOR_F32) {
+            continue;
         }
-        for (size_t t = 0; t < ARRAY_COUNT(types); t++) {
-            for (size_t s = 0; s < ARRAY_COUNT(shapes); s++) {
-                if (strcmp(*name, "ref") == 0 && (s > 0 || word_count == 0)) {
-                    continue;
-                }
-                if (strcmp(*name, "blas") == 0 && types[t] != TENSOR_F32) {
-                    continue;
-                }
-                bench_linear(&kernels, threads, limits, pool, types[t], shapes[s][0], shapes[s][1]);
-            }
-            if (types[t] == TENSOR_Q4_1 || types[t] == TENSOR_Q8_0) {
-                bench_linear(&kernels, threads, limits, pool, types[t], 512, 512);
-            }
+        for (size_t s = 0; s < (is_ref ? 1 : ARRAY_COUNT(shapes)); s++) {
+            bench_linear(kernels, threads, limits, pool, types[t], shapes[s][0], shapes[s][1]);
         }
-        for (int type = TENSOR_Q4_K; type <= TENSOR_Q6_K; type++) {
-            if (strcmp(*name, "ref") != 0 && strcmp(*name, "blas") != 0) {
-                bench_linear(&kernels, threads, limits, pool, (enum tensor_type)type, 512, 512);
-            }
+        if (types[t] == TENSOR_Q4_1 || types[t] == TENSOR_Q8_0) {
+            bench_linear(kernels, threads, limits, pool, types[t], 512, 512);
         }
+    }
+    for (int type = TENSOR_Q4_K; type <= TENSOR_Q6_K && !is_ref && !is_blas; type++) {
+        bench_linear(kernels, threads, limits, pool, (enum tensor_type)type, 512, 512);
     }
 }
 
@@ -452,22 +445,28 @@ static void bench_rows(const struct kernels *kernels)
     mem_free(run.out);
 }
 
-static void bench_rest(const struct limits *limits)
+static void bench_rest(const struct kernels *kernels, const struct limits *limits)
 {
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        struct kernels kernels;
-        if (kernels_select(*name, &kernels, NULL) != ERR_OK) {
-            exit(1);
-        }
-        if (!kernels.deterministic) {
-            continue; /* blas differs in linear only */
-        }
-        for (int32_t slots = 128; slots <= SLOTS_MAX; slots *= 4) {
-            bench_attention(&kernels, limits, KV_F16, 1, slots);
-            bench_attention(&kernels, limits, KV_F32, 1, slots);
-            bench_attention(&kernels, limits, KV_F16, 64, slots);
-        }
-        bench_rows(&kernels);
+    for (int32_t slots = 128; slots <= SLOTS_MAX; slots *= 4) {
+        bench_attention(kernels, limits, KV_F16, 1, slots);
+        bench_attention(kernels, limits, KV_F32, 1, slots);
+        bench_attention(kernels, limits, KV_F16, 64, slots);
+    }
+    bench_rows(kernels);
+}
+
+static void bench_rung(const char *name, struct threads *threads, unsigned char *pool)
+{
+    struct kernels kernels;
+    if (kernels_select(name, &kernels, NULL) != ERR_OK) {
+        exit(1);
+    }
+    const struct limits limits = measure_limits(name, threads, pool);
+    printf("%-34s t", "outputs x inputs");
+    printf(" | rows 1: GFLOP/s, of peak, GB/s, of read | 4 | 16 | 64 | 512\n");
+    bench_all_linear(&kernels, threads, &limits, pool);
+    if (threads_count(threads) == 1 && kernels.deterministic) { /* blas differs in linear only */
+        bench_rest(&kernels, &limits);
     }
 }
 
@@ -480,10 +479,10 @@ int main(int argc, char **argv)
     const int32_t team_max = MIN(threads_available(), 2);
     for (int32_t team = 1; team <= team_max; team++) {
         struct threads *threads = team_of(team);
-        const struct limits limits = measure_limits(threads, pool);
-        bench_all_linear(threads, &limits, pool);
-        if (team == 1) {
-            bench_rest(&limits);
+        for (const char *const *name = kernels_available(); *name != NULL; name++) {
+            if (strcmp(*name, "ref") != 0 || word_count > 0) { /* it takes its time */
+                bench_rung(*name, threads, pool);
+            }
         }
         threads_close(threads);
     }
