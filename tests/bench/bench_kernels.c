@@ -1,6 +1,7 @@
 /*
  * Benchmark of the kernels, each rung beside the limits of the machine with that rung's vectors,
- * measured in the same run: the FMA peak and the read bandwidth of each number of threads. Not a test: it prints a table.
+ * measured in the same run: the FMA peak and the read bandwidth of each number of threads. Not a
+ * test: it prints a table.
  *
  *     bench_kernels [word...]     only lines whose name holds one of the words
  *

@@ -55,7 +55,7 @@ ALWAYS_INLINE void add_quad(enum tensor_type type, const struct sub_block at[VEC
             const ints q = panel_quad(type, &at[v], part, quad);
             UNROLL
             for (int i = 0; i < QUAD; i++) {
-                sums[0][v] = floats_fma(ones[i], panel_number(q, i), sums[0][v]);
+                sums[0][v] = floats_fma(ones[i], panel_number(type, q, i), sums[0][v]);
             }
         }
         return;
@@ -69,7 +69,7 @@ ALWAYS_INLINE void add_quad(enum tensor_type type, const struct sub_block at[VEC
     for (int i = 0; i < QUAD; i++) {
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const floats c = panel_number(q[v], i);
+            const floats c = panel_number(type, q[v], i);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const floats one = floats_all(x[r][input + i]);

@@ -82,6 +82,14 @@ static inline floats floats_round(floats v)
     return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
+/* The low four bits of each lane as a signed number, times 2^28: a vector holds all there are. */
+static inline floats floats_of_nibbles(ints v)
+{
+    const floats numbers = _mm512_setr_ps(0, 0x1p28f, 0x2p28f, 0x3p28f, 0x4p28f, 0x5p28f, 0x6p28f,
+        0x7p28f, -0x8p28f, -0x7p28f, -0x6p28f, -0x5p28f, -0x4p28f, -0x3p28f, -0x2p28f, -0x1p28f);
+    return _mm512_permutexvar_ps(v, numbers);
+}
+
 static inline floats floats_of_f16(const void *numbers)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)numbers));
@@ -223,6 +231,11 @@ static inline __m256 eight_max(floats v)
 static inline floats floats_round(floats v)
 {
     return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+static inline floats floats_of_nibbles(ints v)
+{
+    return floats_of_ints(ints_left(v, 28));
 }
 
 static inline floats floats_of_f16(const void *numbers)

@@ -1,5 +1,5 @@
 /*
- * Reading panels: the weights of eight outputs at a time, exactly. Shared by the kernel that
+ * Reading panels: the weights of LANES outputs at a time, exactly. Shared by the kernel that
  * unpacks panels (unpack.c) and the one that multiplies straight from them (few.c).
  * Every function is inlined with a constant type.
  *
@@ -17,7 +17,7 @@
  * output and lane (panel.h, whose turned bits make quants signed). A format's own work is to bring
  * each word to four signed bytes with c in their top bits. One byte shuffle then puts a byte at the
  * top of an integer, zeros below, for the conversion to float: c 2^s, the same power of two for all
- * four, which a makes good.
+ * four, which a makes good. With 16 lanes a four-bit c is looked up in a vector instead.
  *
  * All block formats are walked in sub-blocks of 32 inputs, of eight quads in two parts.
  * `vector` chooses the outputs: LANES of them, of which a panel has one or two vectors.
@@ -35,6 +35,7 @@ enum {
     PART_QUADS = 4, /* of half a sub-block */
     SUPER_SUBS = 8, /* sub-blocks of a K-quant block */
     PANEL_VECTORS = PANEL_OUTPUTS / LANES,
+    HAS_TABLE = LANES == 16,        /* of all four-bit c: floats_of_nibbles */
     F16_BYTES = 2 * PANEL_OUTPUTS,  /* one f16 of each output */
     WORD_BYTES = 4 * PANEL_OUTPUTS, /* one word of each output */
 };
@@ -211,7 +212,8 @@ ALWAYS_INLINE ints quad_k(enum tensor_type type, const struct sub_block *at, int
     const ints v = panel_word(at->words, first + at->sub / 2 * 8 + quad);
     const int down = at->sub % 2 * 4;
     if (type == TENSOR_Q4_K) {
-        return bytes_and(ints_shifted_right(v, down - 4), 0xf0);
+        return HAS_TABLE ? ints_shifted_right(v, down)
+                         : bytes_and(ints_shifted_right(v, down - 4), 0xf0);
     }
     const ints low = bytes_and(ints_shifted_right(v, down - 3), 0x78);
     const ints high = ints_shifted_right(panel_word(at->words, 3 + quad), at->sub - 7);
@@ -228,7 +230,8 @@ ALWAYS_INLINE ints quad_q6_k(const struct sub_block *at, int quad)
     return low | bytes_and(ints_shifted_right(h, row * 2 - 6), 0xc0);
 }
 
-/* Four c, in the top bits of signed bytes, of inputs 16 part + 4 quad and following. */
+/* Four c, in the top bits of signed bytes, of inputs 16 part + 4 quad and following. Four-bit ones
+ * are in the low bits if there is a table for them. */
 ALWAYS_INLINE ints panel_quad(enum tensor_type type, const struct sub_block *at, int part, int quad)
 {
     const int whole = PART_QUADS * part + quad;
@@ -236,7 +239,8 @@ ALWAYS_INLINE ints panel_quad(enum tensor_type type, const struct sub_block *at,
         return panel_word(at->words, whole);
     }
     if (type == TENSOR_Q4_0 || type == TENSOR_Q4_1) {
-        return nibbles(at->words, part, quad, 7);
+        return HAS_TABLE ? ints_right(panel_word(at->words, quad), part * 4)
+                         : nibbles(at->words, part, quad, 7);
     }
     if (type == TENSOR_Q5_0 || type == TENSOR_Q5_1) {
         const ints low = nibbles(at->words + WORD_BYTES, part, quad, 6);
@@ -246,8 +250,11 @@ ALWAYS_INLINE ints panel_quad(enum tensor_type type, const struct sub_block *at,
 }
 
 /* c of byte `i` of a quad, times 2^(32 - panel_bits). */
-ALWAYS_INLINE floats panel_number(ints quad, int i)
+ALWAYS_INLINE floats panel_number(enum tensor_type type, ints quad, int i)
 {
+    if (HAS_TABLE && panel_bits(type) == 4) {
+        return floats_of_nibbles(ints_right(quad, 8 * i));
+    }
     const int none = 0x808080;
     const ints to_top = ints_four(
         none | i << 24, none | (i + 4) << 24, none | (i + 8) << 24, none | (i + 12) << 24);

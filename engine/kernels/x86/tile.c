@@ -7,6 +7,7 @@
  * broadcasts, of which a core loads no more than it multiplies vectors. Every size is the same code
  * with other constants; all give the same bits.
  */
+#include <string.h>
 #include "engine/base/assert.h"
 #include "engine/base/attr.h"
 #include "engine/kernels/x86/lanes.h"
@@ -22,123 +23,159 @@ enum { ROWS_MAX = 6 };
 enum {
     VECTORS = PANEL_OUTPUTS / LANES, /* of a panel */
     PANELS_MAX = 4,
-    BLOCK_PANELS_MAX = 2 / VECTORS, /* of block formats */
-    PREFETCH_ROWS = 4,              /* smaller tiles serve attention and have no time to spare */
+    VECTORS_MAX = PANELS_MAX * VECTORS,
+    STEP = 8, /* inputs a turn: so few turns a chain that their end is predicted */
+    TRIPLES_MAX = ROWS_MAX / 3,
 };
 
-/* `count` inputs from `from` on: a piece of a longer sum that is added to y at its end (`add`), or
- * all of one that begins with what y holds (job->resume). */
-ALWAYS_INLINE void run_chain(const struct tile_job *job, const int rows, const int panels,
-    size_t from, size_t count, bool add, const char *ahead, size_t ahead_step)
+/* Hides what a pointer is computed from: gcc would keep one for each address and spill them. */
+#define KEEP_POINTER(pointer) __asm__("" : "+r"(pointer))
+
+/* Where a tile stands. Rows have a pointer for each three: an address can add a stride once or
+ * twice by itself, and a pointer for each row would not fit the machine's registers. */
+struct place {
+    const float *x[TRIPLES_MAX];
+    size_t x_stride;
+    const float *w;
+    size_t w_stride, w_panel;
+    const char *ahead;
+    size_t ahead_step, ahead_panel; /* bytes a turn, and from panel to panel */
+};
+
+ALWAYS_INLINE struct place place_of(const struct tile_job *job, const int rows)
 {
-    floats sums[ROWS_MAX][PANELS_MAX * VECTORS];
-    const float *x[ROWS_MAX];
+    struct place at = {
+        .x_stride = job->x_stride,
+        .w = job->w,
+        .w_stride = job->w_stride,
+        .w_panel = job->w_panel,
+        .ahead = (const char *)job->ahead,
+        .ahead_step = job->ahead_bytes * STEP / (size_t)job->count,
+        .ahead_panel = job->ahead_panel,
+    };
     UNROLL
-    for (int r = 0; r < rows; r++) {
-        x[r] = job->x + (size_t)r * job->x_stride + from;
-        UNROLL
-        for (int v = 0; v < panels * VECTORS; v++) {
-            sums[r][v] = job->chain == 0 && job->resume
-                             ? floats_load(job->y + (size_t)r * job->y_stride + v * LANES)
-                             : floats_zero();
-        }
+    for (int t = 0; 3 * t < rows; t++) {
+        at.x[t] = job->x + (size_t)(3 * t) * job->x_stride;
     }
-    const size_t w_stride = job->w_stride;
-    const size_t w_panel = job->w_panel;
-    const float *w = job->w + from * w_stride;
-    for (size_t k = 0; k < count; k++) {
-        if (rows >= PREFETCH_ROWS) {
-            UNROLL
-            for (int p = 0; p < panels; p++) {
-                _mm_prefetch(ahead + (size_t)p * job->ahead_panel, _MM_HINT_T1);
-            }
-            ahead += ahead_step;
-        }
-        floats w_k[PANELS_MAX * VECTORS];
+    return at;
+}
+
+/* `inputs` inputs of all rows and panels. */
+ALWAYS_INLINE void add_inputs(struct place *at, const int inputs, const int rows, const int panels,
+    floats sums[ROWS_MAX][VECTORS_MAX])
+{
+    UNROLL
+    for (int k = 0; k < inputs; k++) {
+        floats w[VECTORS_MAX];
         UNROLL
         for (int v = 0; v < panels * VECTORS; v++) {
-            w_k[v] = floats_load(w + (size_t)(v / VECTORS) * w_panel + v % VECTORS * LANES);
+            w[v] = floats_load(at->w + (size_t)(v / VECTORS) * at->w_panel + v % VECTORS * LANES);
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const floats one = floats_all(x[r][k]);
+            const floats one = floats_all(at->x[r / 3][(size_t)(r % 3) * at->x_stride + k]);
             UNROLL
             for (int v = 0; v < panels * VECTORS; v++) {
-                sums[r][v] = floats_fma(one, w_k[v], sums[r][v]);
+                sums[r][v] = floats_fma(one, w[v], sums[r][v]);
             }
         }
-        w += w_stride;
+        at->w += at->w_stride;
     }
     UNROLL
-    for (int r = 0; r < rows; r++) {
-        float *y = job->y + (size_t)r * job->y_stride;
-        UNROLL
-        for (int v = 0; v < panels * VECTORS; v++) {
-            if (add) {
-                sums[r][v] += floats_load(y + v * LANES);
-            }
-            floats_store(y + v * LANES, sums[r][v]);
-        }
+    for (int t = 0; 3 * t < rows; t++) {
+        at->x[t] += inputs;
+        KEEP_POINTER(at->x[t]);
     }
 }
 
-ALWAYS_INLINE void run_tile(const struct tile_job *job, const int rows, const int panels)
+/* `count` inputs, and the memory wanted next. */
+ALWAYS_INLINE void add_chain(struct place *at, size_t count, const int rows, const int panels,
+    floats sums[ROWS_MAX][VECTORS_MAX])
 {
-    const size_t count = (size_t)job->count;
-    const size_t ahead_step = job->ahead_bytes / count;
-    const size_t chain = job->chain == 0 ? count : (size_t)job->chain;
+    NO_UNROLL
+    for (; count >= STEP; count -= STEP) {
+        UNROLL
+        for (int p = 0; p < panels; p++) {
+            for (size_t line = 0; line < at->ahead_step; line += 64) {
+                _mm_prefetch(at->ahead + (size_t)p * at->ahead_panel + line, _MM_HINT_T1);
+            }
+        }
+        at->ahead += at->ahead_step;
+        add_inputs(at, STEP, rows, panels, sums);
+    }
+    NO_UNROLL
+    for (; count > 0; count--) {
+        add_inputs(at, 1, rows, panels, sums);
+    }
+}
+
+ALWAYS_INLINE float *y_at(const struct tile_job *job, int row, int vector)
+{
+    return job->y + (size_t)row * job->y_stride + vector * LANES;
+}
+
+ALWAYS_INLINE void run_plain(const struct tile_job *whole_job, const int rows, const int panels)
+{
+    const struct tile_job job = *whole_job; /* a copy, which writing y cannot change */
+    const size_t count = (size_t)job.count;
+    const size_t chain = job.chain == 0 ? count : (size_t)job.chain;
+    struct place at = place_of(&job, rows);
     for (size_t from = 0; from < count; from += chain) {
-        const bool add = job->chain != 0 && (job->resume || from > 0);
-        run_chain(job, rows, panels, from, MIN(count - from, chain), add,
-            (const char *)job->ahead + from * ahead_step, ahead_step);
+        const bool begins_at_y = job.chain == 0 && job.resume;
+        const bool add_to_y = job.chain != 0 && (job.resume || from > 0);
+        floats sums[ROWS_MAX][VECTORS_MAX];
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < panels * VECTORS; v++) {
+                sums[r][v] = begins_at_y ? floats_load(y_at(&job, r, v)) : floats_zero();
+            }
+        }
+        add_chain(&at, MIN(count - from, chain), rows, panels, sums);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            UNROLL
+            for (int v = 0; v < panels * VECTORS; v++) {
+                if (add_to_y) {
+                    sums[r][v] += floats_load(y_at(&job, r, v));
+                }
+                floats_store(y_at(&job, r, v), sums[r][v]);
+            }
+        }
     }
 }
 
 /* ---- tiles of block formats ----------------------------------------------------------------- */
 
-enum { STEP = 8 }; /* inputs a turn: so few turns a chain that their end is predicted */
-
-/* STEP inputs; w and x point at the first. */
-ALWAYS_INLINE void add_step(const float *w, size_t w_panel, const float *const x[ROWS_MAX],
-    size_t at, const int rows, const int vectors, floats sums[ROWS_MAX][2])
-{
-    UNROLL
-    for (int k = 0; k < STEP; k++) {
-        floats w_k[2];
-        UNROLL
-        for (int v = 0; v < vectors; v++) {
-            w_k[v] = floats_load(w + (size_t)(v / VECTORS) * w_panel + v % VECTORS * LANES +
-                                 (at + (size_t)k) * PANEL_OUTPUTS);
-        }
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            const floats one = floats_all(x[r][at + (size_t)k]);
-            UNROLL
-            for (int v = 0; v < vectors; v++) {
-                sums[r][v] = floats_fma(one, w_k[v], sums[r][v]);
-            }
-        }
-    }
-}
-
 /* y += a sum(c x) + b sum(x) of chain `chain`. */
 ALWAYS_INLINE void put_chain(const struct tile_job *job, bool shifted, const int rows,
-    const int vectors, size_t chain, floats sums[ROWS_MAX][2])
+    const int panels, size_t chain, floats sums[ROWS_MAX][VECTORS_MAX])
 {
+    floats a[VECTORS_MAX], b[VECTORS_MAX];
     UNROLL
-    for (int v = 0; v < vectors; v++) {
+    for (int v = 0; v < panels * VECTORS; v++) {
         const size_t at = (size_t)(v / VECTORS) * job->a_panel + chain * PANEL_OUTPUTS +
                           (size_t)(v % VECTORS * LANES);
-        const floats a = floats_load(job->a + at);
+        a[v] = floats_load(job->a + at);
+        b[v] = shifted ? floats_load(job->b + at) : floats_zero();
+    }
+    float *y = job->y;
+    const float *x_sum = shifted ? job->x_sums + chain : NULL;
+    KEEP_POINTER(y);
+    KEEP_POINTER(x_sum);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            float *y = job->y + (size_t)r * job->y_stride + v * LANES;
-            floats sum = floats_load(y);
+        for (int v = 0; v < panels * VECTORS; v++) {
+            floats sum = floats_load(y + v * LANES);
             if (shifted) {
-                const float *x_sum = job->x_sums + (size_t)r * job->x_sums_stride + chain;
-                sum = floats_fma(floats_load(job->b + at), floats_all(*x_sum), sum);
+                sum = floats_fma(b[v], floats_all(*x_sum), sum);
             }
-            floats_store(y, floats_fma(a, sums[r][v], sum));
+            floats_store(y + v * LANES, floats_fma(a[v], sums[r][v], sum));
+        }
+        y += job->y_stride;
+        if (shifted) {
+            x_sum += job->x_sums_stride;
         }
     }
 }
@@ -147,41 +184,26 @@ ALWAYS_INLINE void put_chain(const struct tile_job *job, bool shifted, const int
 ALWAYS_INLINE void run_blocks(
     const struct tile_job *whole_job, bool shifted, const int rows, const int panels)
 {
-    const struct tile_job job = *whole_job; /* a copy, which writing y cannot change */
-    const int vectors = panels * VECTORS;
+    const struct tile_job job = *whole_job;
     const size_t chains = (size_t)(job.count / job.chain);
-    const size_t ahead_step = job.ahead_bytes * STEP / (size_t)job.count;
-    const char *ahead = (const char *)job.ahead;
-    const float *x[ROWS_MAX];
-    size_t at = 0;
-    UNROLL
-    for (int r = 0; r < rows; r++) {
-        x[r] = job.x + (size_t)r * job.x_stride;
-        if (!job.resume) {
-            for (int v = 0; v < vectors; v++) {
-                floats_store(job.y + (size_t)r * job.y_stride + v * LANES, floats_zero());
-            }
+    struct place at = place_of(&job, rows);
+    at.w_stride = PANEL_OUTPUTS; /* known to the compiler */
+    if (!job.resume) {
+        for (int r = 0; r < rows; r++) {
+            memset(job.y + (size_t)r * job.y_stride, 0, panels * PANEL_OUTPUTS * sizeof(float));
         }
     }
     for (size_t chain = 0; chain < chains; chain++) {
-        floats sums[ROWS_MAX][2];
+        floats sums[ROWS_MAX][VECTORS_MAX];
         UNROLL
         for (int r = 0; r < rows; r++) {
-            sums[r][0] = floats_zero();
-            sums[r][1] = floats_zero();
-        }
-        NO_UNROLL
-        for (int32_t k = 0; k < job.chain; k += STEP) {
-            for (int p = 0; p < panels; p++) {
-                for (size_t line = 0; line < ahead_step; line += 64) {
-                    _mm_prefetch(ahead + (size_t)p * job.ahead_panel + line, _MM_HINT_T1);
-                }
+            UNROLL
+            for (int v = 0; v < panels * VECTORS; v++) {
+                sums[r][v] = floats_zero();
             }
-            ahead += ahead_step;
-            add_step(job.w, job.w_panel, x, at, rows, vectors, sums);
-            at += STEP;
         }
-        put_chain(&job, shifted, rows, vectors, chain, sums);
+        add_chain(&at, (size_t)job.chain, rows, panels, sums);
+        put_chain(&job, shifted, rows, panels, chain, sums);
     }
 }
 
@@ -204,7 +226,7 @@ ALWAYS_INLINE void run_blocks(
 #define X(rows, panels)                                                                            \
     static void plain_##rows##_##panels(const struct tile_job *job)                                \
     {                                                                                              \
-        run_tile(job, rows, panels);                                                               \
+        run_plain(job, rows, panels);                                                              \
     }
 TILE_MAP(X)
 #undef X

@@ -15,7 +15,7 @@ ALWAYS_INLINE void unpack_vector(
             float *out = tile + (part * PART_QUADS + quad) * QUAD * PANEL_OUTPUTS;
             UNROLL
             for (int i = 0; i < QUAD; i++) {
-                floats_store(out + i * PANEL_OUTPUTS, panel_number(q, i));
+                floats_store(out + i * PANEL_OUTPUTS, panel_number(type, q, i));
             }
         }
     }
