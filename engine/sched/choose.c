@@ -129,13 +129,13 @@ static enum given give_slice(struct scheduler *scheduler, struct sched_park *par
     double each = park_cost(scheduler, park) / (double)all;
     double left = scheduler->limit_us - cost_with(scheduler, (struct load){0});
     int64_t todo = (int64_t)fmin(left / each, (double)(all - park->done));
-    int64_t least = scheduler->prompts_chosen ? 1 : MIN(SLICE_ROWS, rows - park->done % rows);
+    int64_t least = scheduler->prompts_chosen ? 0 : MIN(SLICE_ROWS, rows - park->done % rows);
     if (todo >= 2 * rows) {
         todo -= (park->done + todo) % rows; /* whole units: fewer, wider passes */
     } else if (todo < all - park->done) {
         todo -= (park->done + todo) % rows % SLICE_ROWS;
     }
-    todo = MAX(todo, least == 1 ? 0 : least);
+    todo = MAX(todo, least);
     if (todo <= 0) {
         return GIVEN_NOTHING;
     }
