@@ -169,6 +169,24 @@ enum err call_tokenize(struct call *call, const struct bound_text *text, unsigne
     return err;
 }
 
+enum err call_join(struct call *call, const struct call_ids *a, const struct call_ids *b,
+    struct call_ids *out_ids, struct err_info *info)
+{
+    struct call_ids ids = {.count = a->count + b->count};
+    enum err err = call_array(call, (size_t)ids.count, sizeof(*ids.ids), &ids.ids, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (a->count > 0) {
+        memcpy(ids.ids, a->ids, (size_t)a->count * sizeof(*ids.ids));
+    }
+    if (b->count > 0) {
+        memcpy(ids.ids + a->count, b->ids, (size_t)b->count * sizeof(*ids.ids));
+    }
+    *out_ids = ids;
+    return ERR_OK;
+}
+
 enum err call_check_context(
     const struct call *call, int64_t tokens, const char *where, struct err_info *info)
 {

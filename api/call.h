@@ -42,6 +42,9 @@ MUST_USE enum err call_tokenize(struct call *call, const struct bound_text *text
 /* ERR_CONTEXT at `where` when a sequence of so many tokens is longer than the context. */
 MUST_USE enum err call_check_context(
     const struct call *call, int64_t tokens, const char *where, struct err_info *info);
+/* a and b as one list; out_ids may be either. */
+MUST_USE enum err call_join(struct call *call, const struct call_ids *a, const struct call_ids *b,
+    struct call_ids *out_ids, struct err_info *info);
 /* Every id is one of the vocabulary; else ERR_INVALID at where/index. */
 MUST_USE enum err call_check_ids(const struct call *call, const struct bound_ints *ids,
     const char *where, struct err_info *info);

@@ -80,6 +80,8 @@ struct endpoint {
      * closing frames after the last job has finished. NULL for endpoints that cannot stream. */
     enum err (*frame)(
         struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
+    /* After `more` has made another plan: frames of what the finished job settled. NULL: none. */
+    enum err (*frame_more)(struct call *call, const struct job *job, struct buf *out);
     enum err (*frame_end)(struct call *call, const struct job *job, struct buf *out);
 };
 

@@ -1,7 +1,8 @@
 /*
- * /infill: fills gaps in a text. Two body forms (infill.h) and two modes: hybrid (the text around
- * the gaps is bidirectional context, each gap decodes causally at its own place) and fim (the text
- * rearranged around the vocabulary's fill-in-the-middle tokens, causal).
+ * /infill: fills gaps in a text. Two body forms (infill.h) and three modes: hybrid (the text around
+ * the gaps is bidirectional context, each gap decodes causally at its own place), fim (the text
+ * rearranged around the vocabulary's fill-in-the-middle tokens, causal) and rerank (causal fills of
+ * the text before a gap, judged by the text behind it).
  */
 #include "api/infill.h"
 
@@ -56,13 +57,10 @@ static enum err name_fields(
     return err;
 }
 
-/* Those of the other form, and those that nothing obeys yet. */
+/* Those of the other form. */
 static enum err name_ignored(struct call *call, struct err_info *info)
 {
     const struct infill_request *request = call->request;
-    const struct no_effect unbuilt[] = {
-        {request->has_candidates, "candidates"},
-    };
     const struct no_effect of_gaps[] = {
         {request->has_gap, "gap"},
         {request->has_max_tokens, "max_tokens"},
@@ -83,26 +81,29 @@ static enum err name_ignored(struct call *call, struct err_info *info)
         {request->has_n_probs, "n_probs"},
         {request->has_response_fields, "response_fields"},
     };
-    enum err err = name_fields(call, unbuilt, ARRAY_COUNT(unbuilt), info);
-    if (err != ERR_OK) {
-        return err;
-    }
     return is_llama(request) ? name_fields(call, of_gaps, ARRAY_COUNT(of_gaps), info)
                              : name_fields(call, of_llama, ARRAY_COUNT(of_llama), info);
 }
 
-/* Those that only the other mode knows; the forms have named their own already. */
+/* Those that only other modes know; the forms have named their own already. */
 enum err infill_ignored_by(struct call *call, enum infill_mode mode, struct err_info *info)
 {
     const struct infill_request *request = call->request;
     bool llama = is_llama(request);
-    const struct no_effect of_fim[] = {
-        {request->has_fim_order, "fim_order"},
-        {llama && request->has_prompt_position, "prompt_position"},
+    bool fim = mode == INFILL_FIM;
+    bool rerank = mode == INFILL_RERANK;
+    const struct no_effect fields[] = {
+        {!fim && request->has_fim_order, "fim_order"},
+        {!fim && llama && request->has_prompt_position, "prompt_position"},
+        {mode != INFILL_HYBRID && !llama && request->has_reserve, "reserve"},
+        {!rerank && request->has_candidates, "candidates"},
     };
-    const struct no_effect of_hybrid[] = {{!llama && request->has_reserve, "reserve"}};
-    return mode == INFILL_HYBRID ? name_fields(call, of_fim, ARRAY_COUNT(of_fim), info)
-                                 : name_fields(call, of_hybrid, ARRAY_COUNT(of_hybrid), info);
+    if (!rerank && request->has_heal && request->heal) {
+        return call_fail(info, ERR_UNSUPPORTED_FIELD, NULL, "/heal",
+            "is known to mode rerank alone, and this request is served in mode %s",
+            infill_mode_word(mode));
+    }
+    return name_fields(call, fields, ARRAY_COUNT(fields), info);
 }
 
 static enum err infill_decode(
@@ -123,34 +124,43 @@ static enum err infill_decode(
 
 /* ---- modes and sampling -------------------------------------------------------------------- */
 
+const char *infill_mode_word(enum infill_mode mode)
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        INFILL_MODE_MAP(X)
+#undef X
+    };
+    return words[mode];
+}
+
+/* The mode a request names; INFILL_MODE_COUNT for `auto`. */
+static enum infill_mode named_mode(const struct infill_request *request)
+{
+    switch (request->mode) {
+    case INFILL_REQUEST_MODE_HYBRID:
+        return INFILL_HYBRID;
+    case INFILL_REQUEST_MODE_FIM:
+        return INFILL_FIM;
+    case INFILL_REQUEST_MODE_RERANK:
+        return INFILL_RERANK;
+    case INFILL_REQUEST_MODE_GLM:
+        return INFILL_GLM;
+    case INFILL_REQUEST_MODE_AUTO:
+        break;
+    }
+    return INFILL_MODE_COUNT;
+}
+
 enum err infill_mode(const struct call *call, enum infill_mode *out_mode, struct err_info *info)
 {
-    const struct infill_request *request = call->request;
-    bool hybrid = call->model->can_infill && call->model->infill_hybrid;
-    bool fim = call->model->can_infill && call->model->infill_fim;
-    switch (request->mode) {
-    case INFILL_REQUEST_MODE_AUTO:
-        if (fim || hybrid) {
-            bool hybrid_first = hybrid && call->model->infill_hybrid_first;
-            *out_mode = fim && !hybrid_first ? INFILL_FIM : INFILL_HYBRID;
+    const struct model_info *model = call->model;
+    enum infill_mode named = named_mode(call->request);
+    for (int32_t i = 0; model->can_infill && i < model->infill_mode_count; i++) {
+        if (named == INFILL_MODE_COUNT || named == model->infill_modes[i]) {
+            *out_mode = model->infill_modes[i];
             return ERR_OK;
         }
-        break;
-    case INFILL_REQUEST_MODE_HYBRID:
-        if (hybrid) {
-            *out_mode = INFILL_HYBRID;
-            return ERR_OK;
-        }
-        break;
-    case INFILL_REQUEST_MODE_FIM:
-        if (fim) {
-            *out_mode = INFILL_FIM;
-            return ERR_OK;
-        }
-        break;
-    case INFILL_REQUEST_MODE_RERANK:
-    case INFILL_REQUEST_MODE_GLM:
-        break;
     }
     return call_fail(
         info, ERR_NOT_CAPABLE, NULL, "/mode", "this model does not fill gaps in this mode");
@@ -242,6 +252,9 @@ enum err infill_sampling(
     if (err == ERR_OK && mode == INFILL_HYBRID && !request->sampling.has_temperature) {
         out_sampling->temperature = 0;
     }
+    if (err == ERR_OK && mode == INFILL_RERANK && !request->sampling.has_seed) {
+        out_sampling->seed = 0; /* the same request gives the same answer */
+    }
     if (err == ERR_OK && request->has_logit_bias) {
         err = read_biases(call, out_sampling, info);
     }
@@ -257,6 +270,18 @@ struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_
 int32_t infill_text_tokens(const struct step_result *step)
 {
     return step->token_count - (step->finish == FINISH_EOS && step->token_count > 0 ? 1 : 0);
+}
+
+struct infill_fill infill_fill_of(const struct step_result *step)
+{
+    return (struct infill_fill){.text = step->text,
+        .text_bytes = (size_t)step->text_bytes,
+        .tokens = step->tokens,
+        .logprobs = step->logprobs,
+        .token_count = infill_text_tokens(step),
+        .top = step->top,
+        .finish = step->finish,
+        .stop_index = step->stop_index};
 }
 
 /* ---- the endpoint -------------------------------------------------------------------------- */
@@ -278,11 +303,15 @@ static enum err infill_plan(struct call *call, struct err_info *info)
     return err;
 }
 
-/* Only the form with gaps has chains. */
 static enum err infill_more(
     struct call *call, const struct job *job, bool *out_more, struct err_info *info)
 {
-    enum err err = infill_gaps_more(call, job, out_more, info);
+    struct err_info failure;
+    if (call_job_error(job, NULL, &failure) != ERR_OK) {
+        return ERR_OK; /* the end of the request tells */
+    }
+    enum err err = is_llama(call->request) ? infill_llama_more(call, job, out_more, info)
+                                           : infill_gaps_more(call, job, out_more, info);
     limit_time(call);
     return err;
 }
@@ -308,6 +337,11 @@ static enum err infill_frame(
                                    : infill_gaps_frame(call, job, event, out);
 }
 
+static enum err infill_frame_more(struct call *call, const struct job *job, struct buf *out)
+{
+    return is_llama(call->request) ? ERR_OK : infill_gaps_frame_more(call, job, out);
+}
+
 static enum err infill_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
     return is_llama(call->request) ? infill_llama_frame_end(call, job, out)
@@ -322,4 +356,5 @@ const struct endpoint endpoint_infill = {.name = "infill",
     .more = infill_more,
     .encode = infill_encode,
     .frame = infill_frame,
+    .frame_more = infill_frame_more,
     .frame_end = infill_frame_end};

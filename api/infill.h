@@ -10,8 +10,20 @@
 
 #include "api/call.h"
 
-enum infill_mode { INFILL_HYBRID, INFILL_FIM };
+/* What filled a gap. It points into the call's arena, or into the job that has just finished. */
+struct infill_fill {
+    const char *text;
+    size_t text_bytes;
+    int32_t *tokens;       /* [token_count]; an end token is not one of them */
+    const float *logprobs; /* [token_count] */
+    int32_t token_count;
+    const struct token_logprob *top; /* as in struct step_result */
+    enum finish finish;              /* FINISH_EOS: the model, or the judge, ended it here */
+    int32_t stop_index;
+    float score; /* rerank alone */
+};
 
+struct infill_fill infill_fill_of(const struct step_result *step);
 /* The mode a request gets on this model; ERR_NOT_CAPABLE when it asks for one that is not there. */
 MUST_USE enum err infill_mode(
     const struct call *call, enum infill_mode *out_mode, struct err_info *info);
@@ -26,6 +38,9 @@ struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_
 /* Tokens of a finished gap that are text: the end token is not. */
 int32_t infill_text_tokens(const struct step_result *step);
 
+/* "hybrid" and so on. */
+const char *infill_mode_word(enum infill_mode mode);
+
 MUST_USE enum err infill_gaps_plan(struct call *call, struct err_info *info);
 MUST_USE enum err infill_gaps_more(
     struct call *call, const struct job *job, bool *out_more, struct err_info *info);
@@ -35,7 +50,12 @@ MUST_USE enum err infill_gaps_frame(
     struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
 MUST_USE enum err infill_gaps_frame_end(struct call *call, const struct job *job, struct buf *out);
 
+/* Frames of gaps that a job settled which another follows. */
+MUST_USE enum err infill_gaps_frame_more(struct call *call, const struct job *job, struct buf *out);
+
 MUST_USE enum err infill_llama_plan(struct call *call, struct err_info *info);
+MUST_USE enum err infill_llama_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info);
 MUST_USE enum err infill_llama_encode(
     struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
 MUST_USE enum err infill_llama_frame(

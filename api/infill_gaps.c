@@ -14,7 +14,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "api/sse.h"
 #include "engine/base/assert.h"
 #include "engine/base/utf8.h"
 
@@ -245,8 +244,7 @@ static enum err lay_out(struct call *call, const struct gaps_notes *notes,
     return ERR_OK;
 }
 
-static enum err plan_hybrid(struct call *call, struct gaps_notes *notes,
-    const struct sampling *sampling, struct err_info *info)
+static enum err plan_hybrid(struct call *call, struct gaps_notes *notes, struct err_info *info)
 {
     struct call_ids ids;
     int32_t counts[LIMIT_GAPS + 1];
@@ -280,7 +278,7 @@ static enum err plan_hybrid(struct call *call, struct gaps_notes *notes,
             .context_count = ids.count,
             .steps = notes->independent ? &steps[i] : steps,
             .step_count = notes->independent ? 1 : notes->gap_count,
-            .sampling = *sampling};
+            .sampling = notes->sampling};
         items[i].sampling.sample_index = (uint32_t)i;
     }
     call->plan = (struct plan){.kind = KIND_INFILL, .items = items, .item_count = item_count};
@@ -289,11 +287,21 @@ static enum err plan_hybrid(struct call *call, struct gaps_notes *notes,
 
 /* ---- plan ---------------------------------------------------------------------------------- */
 
-enum err infill_gaps_plan(struct call *call, struct err_info *info)
+static enum err plan_mode(struct call *call, struct gaps_notes *notes, struct err_info *info)
 {
     const struct infill_request *request = call->request;
+    enum err err = notes->mode == INFILL_RERANK ? infill_gaps_rerank_plan(call, notes, info)
+                   : notes->mode == INFILL_FIM  ? infill_gaps_fim_plan(call, notes, info)
+                                                : plan_hybrid(call, notes, info);
+    if (err == ERR_OK && notes->mode != INFILL_RERANK) {
+        call->plan.stream = request->stream && call->plan.item_count == 1;
+    }
+    return err;
+}
+
+enum err infill_gaps_plan(struct call *call, struct err_info *info)
+{
     struct gaps_notes *notes = NULL;
-    struct sampling sampling;
     enum err err = call_array(call, 1, sizeof(*notes), &notes, info);
     if (err == ERR_OK) {
         err = infill_mode(call, &notes->mode, info);
@@ -305,17 +313,15 @@ enum err infill_gaps_plan(struct call *call, struct err_info *info)
         err = read_gaps(call, notes, info);
     }
     if (err == ERR_OK) {
-        err = infill_sampling(call, notes->mode, &sampling, info);
+        err = infill_sampling(call, notes->mode, &notes->sampling, info);
     }
     if (err == ERR_OK) {
-        err = notes->mode == INFILL_FIM ? infill_gaps_fim_plan(call, notes, &sampling, info)
-                                        : plan_hybrid(call, notes, &sampling, info);
+        err = plan_mode(call, notes, info);
     }
     if (err != ERR_OK) {
         return err;
     }
     call->state = notes;
-    call->plan.stream = request->stream && call->plan.item_count == 1;
     for (int32_t i = 0; i <= notes->gap_count; i++) {
         call->characters +=
             (int64_t)utf8_length(notes->texts[i].bytes, (size_t)notes->texts[i].count);
@@ -323,219 +329,10 @@ enum err infill_gaps_plan(struct call *call, struct err_info *info)
     return ERR_OK;
 }
 
-/* ---- encode -------------------------------------------------------------------------------- */
-
-static const struct step_result *gap_result(
-    const struct gaps_notes *notes, const struct job *job, int32_t k)
-{
-    if (notes->chain) {
-        return k < notes->current ? &notes->fills[k] : &job->results[0].steps[0];
-    }
-    return notes->independent ? &job->results[k].steps[0] : &job->results[0].steps[k];
-}
-
-static const char *finish_word(enum finish finish)
-{
-    switch (finish) {
-    case FINISH_EOS:
-        return "stop";
-    case FINISH_STOP_STRING:
-        return "stop_string";
-    case FINISH_TIMEOUT:
-        return "timeout";
-    case FINISH_NONE:
-    case FINISH_LENGTH:
-    case FINISH_CANCELLED:
-    case FINISH_ERROR:
-        break;
-    }
-    return "length";
-}
-
-static void write_gap(struct json_out *out, const struct gap *gap, int32_t index,
-    const struct step_result *step, size_t start)
-{
-    int32_t tokens = infill_text_tokens(step);
-    double logprob = 0;
-    for (int32_t i = 0; i < tokens; i++) {
-        logprob += (double)step->logprobs[i];
-    }
-    json_out_object(out);
-    json_out_key(out, "index");
-    json_out_int(out, index);
-    json_out_key(out, "id");
-    json_out_string(out, gap->id);
-    json_out_key(out, "text");
-    json_out_bytes(out, step->text, (size_t)step->text_bytes);
-    json_out_key(out, "start");
-    json_out_int(out, (int64_t)start);
-    json_out_key(out, "end");
-    json_out_int(out, (int64_t)(start + utf8_length(step->text, (size_t)step->text_bytes)));
-    json_out_key(out, "tokens");
-    json_out_int(out, tokens);
-    json_out_key(out, "finish_reason");
-    json_out_string(out, finish_word(step->finish));
-    json_out_key(out, "logprob");
-    json_out_float(out, (float)logprob);
-    json_out_end(out);
-}
-
-/* The whole text, and the gaps with their places in it. */
-static void write_texts(struct json_out *out, const struct gaps_notes *notes, const struct job *job)
-{
-    struct buf whole;
-    buf_init(&whole, MEM_REQUESTS, (size_t)64 << 20);
-    for (int32_t i = 0; i <= notes->gap_count; i++) {
-        buf_append(&whole, notes->texts[i].bytes, (size_t)notes->texts[i].count);
-        if (i < notes->gap_count) {
-            const struct step_result *step = gap_result(notes, job, i);
-            buf_append(&whole, step->text, (size_t)step->text_bytes);
-        }
-    }
-    json_out_key(out, "text");
-    json_out_bytes(out, whole.bytes != NULL ? whole.bytes : "", whole.count);
-    out->buf->failed |= whole.failed;
-    buf_free(&whole);
-    json_out_key(out, "gaps");
-    json_out_array(out);
-    size_t at = 0; /* in characters of the whole text */
-    for (int32_t i = 0; i < notes->gap_count; i++) {
-        const struct step_result *step = gap_result(notes, job, i);
-        at += utf8_length(notes->texts[i].bytes, (size_t)notes->texts[i].count);
-        write_gap(out, &notes->gaps[i], i, step, at);
-        at += utf8_length(step->text, (size_t)step->text_bytes);
-    }
-    json_out_end(out);
-}
-
-/* Independent hybrid gaps share one prompt, which counts once. */
-static void write_usage(struct json_out *out, const struct call *call, const struct job *job)
+enum err infill_gaps_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info)
 {
     const struct gaps_notes *notes = call->state;
-    struct call_usage usage = call_usage(call, job);
-    if (notes->mode == INFILL_HYBRID) {
-        usage.prompt = job->results[0].prompt_tokens;
-        usage.cached = job->results[0].cached_tokens;
-    }
-    usage.generated = 0;
-    for (int32_t i = 0; i < notes->gap_count; i++) {
-        usage.generated += infill_text_tokens(gap_result(notes, job, i));
-    }
-    json_out_key(out, "usage");
-    json_out_object(out);
-    json_out_key(out, "prompt_tokens");
-    json_out_int(out, usage.prompt);
-    json_out_key(out, "completion_tokens");
-    json_out_int(out, usage.generated);
-    json_out_key(out, "total_tokens");
-    json_out_int(out, usage.prompt + usage.generated);
-    json_out_key(out, "prompt_tokens_details");
-    json_out_object(out);
-    json_out_key(out, "cached_tokens");
-    json_out_int(out, usage.cached);
-    json_out_end(out);
-    json_out_end(out);
-}
-
-static void write_reply(
-    struct json_out *out, const struct call *call, const struct job *job, bool stop)
-{
-    const struct infill_request *request = call->request;
-    const struct gaps_notes *notes = call->state;
-    bool independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
-    json_out_object(out);
-    write_texts(out, notes, job);
-    json_out_key(out, "mode");
-    json_out_string(out, notes->mode == INFILL_FIM ? "fim" : "hybrid");
-    json_out_key(out, "spans");
-    json_out_string(out, independent ? "independent" : "sequential");
-    json_out_key(out, "model");
-    json_out_string(out, call_model_name(call));
-    write_usage(out, call, job);
-    json_out_key(out, "timings");
-    call_write_timings(out, call, job);
-    if (stop) {
-        json_out_key(out, "stop");
-        json_out_bool(out, true);
-    }
-    json_out_end(out);
-}
-
-enum err infill_gaps_encode(
-    struct call *call, const struct job *job, struct json_out *out, struct err_info *info)
-{
-    (void)info;
-    write_reply(out, call, job, false);
-    return ERR_OK;
-}
-
-/* ---- stream -------------------------------------------------------------------------------- */
-
-/* {"gap":0,"text":"old","tokens":[..]} */
-static void frame_text(struct buf *out, int32_t gap, const char *text, int32_t bytes,
-    const int32_t *tokens, int32_t token_count)
-{
-    struct json_out json;
-    sse_begin(&json, out);
-    json_out_object(&json);
-    json_out_key(&json, "gap");
-    json_out_int(&json, gap);
-    json_out_key(&json, "text");
-    json_out_bytes(&json, text, (size_t)bytes);
-    json_out_key(&json, "tokens");
-    json_out_array(&json);
-    for (int32_t i = 0; i < token_count; i++) {
-        json_out_int(&json, tokens[i]);
-    }
-    json_out_end(&json);
-    json_out_end(&json);
-    sse_end(&json);
-}
-
-static void frame_finish(struct buf *out, int32_t gap, enum finish finish)
-{
-    struct json_out json;
-    sse_begin(&json, out);
-    json_out_object(&json);
-    json_out_key(&json, "gap");
-    json_out_int(&json, gap);
-    json_out_key(&json, "finish_reason");
-    json_out_string(&json, finish_word(finish));
-    json_out_end(&json);
-    sse_end(&json);
-}
-
-enum err infill_gaps_frame(
-    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
-{
-    const struct gaps_notes *notes = call->state;
-    int32_t gap = notes->chain ? notes->current : notes->independent ? event->item : event->step;
-    const struct step_result *step = &job->results[event->item].steps[event->step];
-    if (event->finish != FINISH_EOS || event->text_bytes > 0) {
-        int32_t shown = event->finish == FINISH_EOS ? 0 : 1;
-        frame_text(
-            out, gap, step->text + event->text_from, event->text_bytes, &event->token, shown);
-    }
-    if (event->last) {
-        frame_finish(out, gap, event->finish);
-    }
-    return out->failed ? ERR_NO_MEMORY : ERR_OK;
-}
-
-/* Gaps that ran as several sequences come whole; then the reply. */
-enum err infill_gaps_frame_end(struct call *call, const struct job *job, struct buf *out)
-{
-    const struct gaps_notes *notes = call->state;
-    for (int32_t i = 0; i < notes->gap_count && job->plan.item_count > 1; i++) {
-        const struct step_result *step = gap_result(notes, job, i);
-        frame_text(out, i, step->text, step->text_bytes, step->tokens, infill_text_tokens(step));
-        frame_finish(out, i, step->finish);
-    }
-    struct json_out json;
-    struct err_info unused;
-    sse_begin(&json, out);
-    write_reply(&json, call, job, true);
-    enum err err = call_written(&json, &unused);
-    sse_end(&json);
-    return err;
+    return notes->mode == INFILL_RERANK ? infill_gaps_rerank_more(call, job, out_more, info)
+                                        : infill_gaps_fim_more(call, job, out_more, info);
 }

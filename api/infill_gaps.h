@@ -1,13 +1,17 @@
 /*
- * What the two modes of /infill's gap form share: the gaps as read from the body, and what is known
- * of their fills. Reading, hybrid plans and replies: api/infill_gaps.c; fim plans:
- * api/infill_gaps_fim.c. Private to api/.
+ * What the modes of /infill's gap form share: the gaps as read from the body, and what is known of
+ * their fills. Private to api/.
+ *
+ *     infill_gaps.c         reading, hybrid plans
+ *     infill_gaps_chain.c   text and budgets of modes that see only what is before a gap
+ *     infill_gaps_fim.c, infill_gaps_rerank.c   their plans
+ *     infill_gaps_reply.c   replies and frames
  */
 #ifndef API_INFILL_GAPS_H
 #define API_INFILL_GAPS_H
 
 #include "api/fim.h"
-#include "api/infill.h"
+#include "api/rerank.h"
 
 /* One gap with its options resolved. */
 struct gap {
@@ -27,16 +31,19 @@ struct gaps_notes {
     int32_t gap_count;
     bool independent; /* an item a gap, instead of a step a gap */
 
-    /* A chain: the gaps of mode fim one after the other, a job each, as each sees the text of the
+    struct sampling sampling;
+
+    /* A chain: gaps filled one after the other by jobs of their own, as each sees the text of the
      * fills before it. */
     bool chain;
     int32_t current;           /* the gap of the running, or last, job */
-    struct step_result *fills; /* [gap_count]: of the gaps before it */
+    struct infill_fill *fills; /* [gap_count]: of the gaps before it; rerank: of settled gaps */
+    int32_t framed;            /* streams of mode rerank: gaps that have their frames */
     struct fim_plan_notes {
         enum fim_layout layout;
-        struct sampling sampling;
         struct call_ids stops;
     } fim;
+    struct rerank_gap *rerank; /* [gap_count] */
 };
 
 /* "/text" or "/segments": where the body has what does not fit. */
@@ -45,8 +52,27 @@ const char *infill_gaps_where(const struct call *call);
 MUST_USE enum err infill_gaps_step(
     struct call *call, const struct gap *gap, struct plan_step *step, struct err_info *info);
 
-/* Plans all gaps at once, or the first of a chain. */
-MUST_USE enum err infill_gaps_fim_plan(struct call *call, struct gaps_notes *notes,
-    const struct sampling *sampling, struct err_info *info);
+/* Text before gap k, of a chain with the fills known by now. */
+MUST_USE enum err infill_gaps_before(struct call *call, const struct gaps_notes *notes, int32_t k,
+    struct bound_text *out_text, struct err_info *info);
+/* A text far too long is refused before it is tokenized once for every gap. */
+MUST_USE enum err infill_gaps_check_length(
+    struct call *call, const struct gaps_notes *notes, struct err_info *info);
+/* Tokens of room a gap cannot do without. */
+int64_t infill_gaps_need(const struct gap *gap);
+void infill_gaps_set_budget(struct gap *gap, int64_t room);
+/* Cuts the budgets of all gaps of a chain. fixed[k] = slots of gap k's sequences besides fills. */
+MUST_USE enum err infill_gaps_fit_chain(
+    struct call *call, struct gaps_notes *notes, const int64_t *fixed, struct err_info *info);
+
+/* Plans all gaps at once, or the first of a chain; then, after a job that succeeded, the next. */
+MUST_USE enum err infill_gaps_fim_plan(
+    struct call *call, struct gaps_notes *notes, struct err_info *info);
+MUST_USE enum err infill_gaps_fim_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info);
+MUST_USE enum err infill_gaps_rerank_plan(
+    struct call *call, struct gaps_notes *notes, struct err_info *info);
+MUST_USE enum err infill_gaps_rerank_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info);
 
 #endif

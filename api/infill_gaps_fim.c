@@ -1,42 +1,13 @@
 /*
  * Plans of the gap form in mode fim: each gap is a prompt of its own, the text before it and the
- * text up to the next gap. Independent gaps are items of one job, and none sees another's fill.
- * Sequential ones are a chain of jobs: gap k is planned when the fills before it are known, and
- * their text is tokenized together with what stands around it.
- *
- * What surprises: the budgets of a chain are all cut before its first job, so that a long first
- * fill cannot leave a later gap without room.
+ * text up to the next gap. Independent gaps are items of one job, sequential ones a chain, in
+ * which the text of the fills is tokenized together with what stands around them.
  */
 #include "api/infill_gaps.h"
 
 #include <string.h>
 
 /* ---- prompts ------------------------------------------------------------------------------- */
-
-/* Text before gap k with the fills known by now. */
-static enum err text_before(struct call *call, const struct gaps_notes *notes, int32_t k,
-    struct bound_text *out_text, struct err_info *info)
-{
-    struct buf text;
-    buf_init(&text, MEM_REQUESTS, (size_t)8 << 20);
-    for (int32_t i = 0; i <= k; i++) {
-        buf_append(&text, notes->texts[i].bytes, (size_t)notes->texts[i].count);
-        if (notes->chain && i < notes->current) {
-            buf_append(&text, notes->fills[i].text, (size_t)notes->fills[i].text_bytes);
-        }
-    }
-    char *copy =
-        text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
-    *out_text = (struct bound_text){copy, (int32_t)text.count};
-    buf_free(&text);
-    return copy != NULL ? ERR_OK : call_no_memory(info);
-}
-
-/* One token of room is needed, unless the gap only warms the cache. */
-static int64_t need_of(const struct gap *gap)
-{
-    return gap->tokens_max > 0 ? 1 : 0;
-}
 
 static enum err gap_prompt(struct call *call, const struct gaps_notes *notes, int32_t k,
     struct call_ids *out_prompt, struct err_info *info)
@@ -45,7 +16,7 @@ static enum err gap_prompt(struct call *call, const struct gaps_notes *notes, in
     struct fim_ids ids = {0};
     struct call_ids prompt = {0};
     const char *where = infill_gaps_where(call);
-    enum err err = text_before(call, notes, k, &before, info);
+    enum err err = infill_gaps_before(call, notes, k, &before, info);
     if (err == ERR_OK) {
         err = call_tokenize(call, &before, 0, where, &ids.prefix, info);
     }
@@ -57,63 +28,13 @@ static enum err gap_prompt(struct call *call, const struct gaps_notes *notes, in
         err = fim_prompt(call, &ids, notes->fim.layout, &prompt, info);
     }
     if (err == ERR_OK) {
-        err = call_check_context(call, prompt.count + need_of(&notes->gaps[k]), where, info);
+        err =
+            call_check_context(call, prompt.count + infill_gaps_need(&notes->gaps[k]), where, info);
     }
     if (err == ERR_OK) {
         *out_prompt = prompt;
     }
     return err;
-}
-
-/* A text far too long is refused before it is tokenized once for every gap. */
-static enum err check_length(
-    struct call *call, const struct gaps_notes *notes, struct err_info *info)
-{
-    int64_t tokens = 0;
-    for (int32_t i = 0; i <= notes->gap_count; i++) {
-        struct call_ids ids;
-        enum err err = call_tokenize(call, &notes->texts[i], i > 0 ? TOKENIZE_CONTINUES : 0,
-            infill_gaps_where(call), &ids, info);
-        if (err != ERR_OK) {
-            return err;
-        }
-        tokens += i < notes->gap_count ? ids.count : 0;
-    }
-    return tokens > (int64_t)call->model->context * 2
-               ? call_check_context(call, tokens, infill_gaps_where(call), info)
-               : ERR_OK;
-}
-
-/* ---- budgets ------------------------------------------------------------------------------- */
-
-static void set_budget(struct gap *gap, int64_t room)
-{
-    gap->tokens_max = MIN(gap->tokens_max, room);
-    gap->tokens_min = (int32_t)MIN(gap->tokens_min, gap->tokens_max);
-}
-
-/* A later prompt holds the fills before it: each gap gets what it wants as far as all later ones
- * still get a token each. */
-static enum err fit_chain(struct call *call, struct gaps_notes *notes,
-    const struct call_ids *prompts, struct err_info *info)
-{
-    int64_t given = 0;
-    for (int32_t i = 0; i < notes->gap_count; i++) {
-        struct gap *gap = &notes->gaps[i];
-        int64_t room = INT64_MAX;
-        int64_t later = 0; /* what the gaps behind this one need */
-        for (int32_t k = i; k < notes->gap_count; k++) {
-            later += k > i ? need_of(&notes->gaps[k]) : 0;
-            room = MIN(room, call->model->context - prompts[k].count - given - later);
-        }
-        if (room < need_of(gap)) {
-            return call_check_context(
-                call, call->model->context - room + need_of(gap), infill_gaps_where(call), info);
-        }
-        set_budget(gap, room);
-        given += gap->tokens_max;
-    }
-    return ERR_OK;
 }
 
 /* ---- plans --------------------------------------------------------------------------------- */
@@ -127,7 +48,7 @@ static enum err gap_item(struct call *call, const struct gaps_notes *notes, int3
     if (err != ERR_OK) {
         return err;
     }
-    set_budget(gap, call->model->context - prompt->count);
+    infill_gaps_set_budget(gap, call->model->context - prompt->count);
     *step = infill_step(-1, -1, (int32_t)gap->tokens_max);
     step->stop_tokens = notes->fim.stops.ids;
     step->stop_token_count = notes->fim.stops.count;
@@ -135,7 +56,7 @@ static enum err gap_item(struct call *call, const struct gaps_notes *notes, int3
         .token_count = prompt->count,
         .steps = step,
         .step_count = 1,
-        .sampling = notes->fim.sampling};
+        .sampling = notes->sampling};
     item->sampling.sample_index = (uint32_t)k;
     return infill_gaps_step(call, gap, step, info);
 }
@@ -153,10 +74,8 @@ static enum err plan_gaps(struct call *call, const struct gaps_notes *notes, int
     return err;
 }
 
-static enum err prepare(struct call *call, struct gaps_notes *notes,
-    const struct sampling *sampling, struct err_info *info)
+static enum err prepare(struct call *call, struct gaps_notes *notes, struct err_info *info)
 {
-    notes->fim.sampling = *sampling;
     notes->chain = notes->gap_count > 1 && !notes->independent;
     notes->independent = !notes->chain;
     call->asks_more = notes->chain;
@@ -171,22 +90,25 @@ static enum err prepare(struct call *call, struct gaps_notes *notes,
     if (err == ERR_OK) {
         notes->fim.stops.count = fim_stop_tokens(call->tokenizer, notes->fim.stops.ids);
     }
-    return err == ERR_OK ? check_length(call, notes, info) : err;
+    return err == ERR_OK ? infill_gaps_check_length(call, notes, info) : err;
 }
 
-enum err infill_gaps_fim_plan(struct call *call, struct gaps_notes *notes,
-    const struct sampling *sampling, struct err_info *info)
+enum err infill_gaps_fim_plan(struct call *call, struct gaps_notes *notes, struct err_info *info)
 {
     struct call_ids *prompts = NULL;
-    enum err err = prepare(call, notes, sampling, info);
+    int64_t fixed[LIMIT_GAPS] = {0};
+    enum err err = prepare(call, notes, info);
     if (err == ERR_OK) {
         err = call_array(call, (size_t)notes->gap_count, sizeof(*prompts), &prompts, info);
     }
     for (int32_t i = 0; err == ERR_OK && i < notes->gap_count; i++) {
         err = gap_prompt(call, notes, i, &prompts[i], info);
     }
+    for (int32_t i = 0; err == ERR_OK && i < notes->gap_count; i++) {
+        fixed[i] = prompts[i].count;
+    }
     if (err == ERR_OK && notes->chain) {
-        err = fit_chain(call, notes, prompts, info);
+        err = infill_gaps_fit_chain(call, notes, fixed, info);
     }
     return err == ERR_OK
                ? plan_gaps(call, notes, 0, notes->chain ? 1 : notes->gap_count, prompts, info)
@@ -199,33 +121,35 @@ enum err infill_gaps_fim_plan(struct call *call, struct gaps_notes *notes,
 static enum err keep_fill(struct call *call, struct gaps_notes *notes,
     const struct step_result *step, struct err_info *info)
 {
-    struct step_result *fill = &notes->fills[notes->current];
-    size_t count = (size_t)step->token_count;
-    *fill = (struct step_result){.finish = step->finish,
-        .token_count = step->token_count,
-        .text_bytes = step->text_bytes,
-        .stop_index = step->stop_index};
-    enum err err = call_array(call, count, sizeof(float), &fill->logprobs, info);
+    struct infill_fill fill = infill_fill_of(step);
+    size_t count = (size_t)fill.token_count;
+    float *logprobs = NULL;
+    enum err err = call_array(call, count, sizeof(*logprobs), &logprobs, info);
     if (err == ERR_OK) {
-        fill->text = arena_copy(call->arena, count > 0 ? step->text : "", (size_t)step->text_bytes);
-        err = fill->text != NULL ? ERR_OK : call_no_memory(info);
+        fill.text = arena_copy(call->arena, count > 0 ? step->text : "", fill.text_bytes);
+        err = fill.text != NULL ? ERR_OK : call_no_memory(info);
     }
-    if (err == ERR_OK && count > 0) {
-        memcpy(fill->logprobs, step->logprobs, count * sizeof(float));
+    if (err != ERR_OK) {
+        return err;
     }
-    return err;
+    if (count > 0) {
+        memcpy(logprobs, step->logprobs, count * sizeof(*logprobs));
+    }
+    fill.logprobs = logprobs;
+    fill.tokens = NULL; /* sent, when anybody wanted them */
+    notes->fills[notes->current] = fill;
+    return ERR_OK;
 }
 
-enum err infill_gaps_more(
+enum err infill_gaps_fim_more(
     struct call *call, const struct job *job, bool *out_more, struct err_info *info)
 {
     struct gaps_notes *notes = call->state;
-    const struct item_result *result = &job->results[0];
     struct call_ids prompt;
-    if (notes->current + 1 == notes->gap_count || result->err != ERR_OK) {
+    if (notes->current + 1 == notes->gap_count) {
         return ERR_OK;
     }
-    enum err err = keep_fill(call, notes, &result->steps[0], info);
+    enum err err = keep_fill(call, notes, &job->results[0].steps[0], info);
     if (err == ERR_OK) {
         call_add_job(call, job);
         notes->current++;

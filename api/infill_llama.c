@@ -1,9 +1,9 @@
 /*
  * llama.cpp's form of /infill: one gap between input_prefix and input_suffix, n_cmpl answers.
  *
- * On a vocabulary with FIM tokens the text is rearranged around them; on any other the gap is
- * filled in hybrid mode, with at most 128 tokens when no budget is given. What surprises: n_indent
- * is obeyed by cutting what the model wrote, here, after the fact; the answer is the same.
+ * The mode is the one `auto` gives. Only FIM tokens tell a model where to stop, so in the other
+ * modes an answer has at most 128 tokens when no budget is given. What surprises: n_indent is
+ * obeyed by cutting what the model wrote, here, after the fact; the answer is the same.
  */
 #include "api/infill.h"
 
@@ -46,6 +46,20 @@ static enum err read_texts(struct call *call, const struct infill_llama_notes *n
     return ERR_OK;
 }
 
+/* Where a gap needs no FIM tokens, an answer of no stated length is not as long as the context. */
+static int64_t budget_of(const struct call *call, const struct infill_llama_notes *notes)
+{
+    const struct infill_request *request = call->request;
+    bool bounded = request->n_predict < 0 && notes->mode != INFILL_FIM;
+    return bounded ? FALLBACK_TOKENS : request->n_predict;
+}
+
+static enum err no_left(struct err_info *info)
+{
+    return call_fail(
+        info, ERR_INVALID, NULL, "/input_prefix", "a gap needs text before it on this model");
+}
+
 /* Context around the gap for hybrid mode: BOS, extra files, prefix | suffix. */
 static enum err hybrid_context(struct call *call, struct infill_llama_notes *notes,
     const struct fim_ids *ids, int32_t *out_left, struct err_info *info)
@@ -55,8 +69,7 @@ static enum err hybrid_context(struct call *call, struct infill_llama_notes *not
     int32_t left = (bos ? 1 : 0) + ids->extra.count + ids->prefix.count;
     notes->prompt.count = left + ids->suffix.count;
     if (left == 0) {
-        return call_fail(
-            info, ERR_INVALID, NULL, "/input_prefix", "a gap needs text before it on this model");
+        return no_left(info);
     }
     enum err err =
         call_array(call, (size_t)notes->prompt.count, sizeof(int32_t), &notes->prompt.ids, info);
@@ -77,15 +90,13 @@ static enum err hybrid_context(struct call *call, struct infill_llama_notes *not
     return ERR_OK;
 }
 
-static int32_t budget_of(const struct call *call, const struct infill_llama_notes *notes)
+/* Tokens of an answer behind so many others. */
+static int32_t fit_budget(
+    const struct call *call, const struct infill_llama_notes *notes, int64_t others)
 {
-    const struct infill_request *request = call->request;
-    int64_t room = call->model->context - notes->prompt.count;
-    int64_t wanted = request->n_predict;
-    if (wanted < 0) {
-        wanted = notes->mode == INFILL_HYBRID ? FALLBACK_TOKENS : room;
-    }
-    return (int32_t)MAX(MIN(wanted, room), 0);
+    int64_t room = call->model->context - others;
+    int64_t budget = budget_of(call, notes);
+    return (int32_t)MAX(budget < 0 ? room : MIN(budget, room), 0);
 }
 
 /* Positions with the gap held open. */
@@ -98,7 +109,7 @@ static enum err hybrid_item(struct call *call, const struct infill_llama_notes *
     if (err != ERR_OK) {
         return err;
     }
-    *step = infill_step(left - 1, left, budget_of(call, notes));
+    *step = infill_step(left - 1, left, fit_budget(call, notes, notes->prompt.count));
     for (int32_t i = 0; i < notes->prompt.count; i++) {
         positions[i] = i < left ? i : i + step->tokens_max;
     }
@@ -113,11 +124,21 @@ static enum err fim_item(struct call *call, const struct infill_llama_notes *not
     int32_t *stops = NULL;
     enum err err = call_array(call, LIMIT_STOP_TOKENS, sizeof(*stops), &stops, info);
     if (err == ERR_OK) {
-        *step = infill_step(-1, -1, budget_of(call, notes));
+        *step = infill_step(-1, -1, fit_budget(call, notes, notes->prompt.count));
         step->stop_token_count = fim_stop_tokens(call->tokenizer, stops);
         step->stop_tokens = stops;
     }
     return err;
+}
+
+static enum err set_options(struct call *call, const struct infill_llama_notes *notes,
+    struct plan_step *step, struct sampling *sampling, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    step->ban_end = request->ignore_eos;
+    enum err err =
+        call_stops(call, request->sampling.has_stop, &request->sampling.stop, step, info);
+    return err == ERR_OK ? infill_sampling(call, notes->mode, sampling, info) : err;
 }
 
 static enum err make_items(
@@ -136,12 +157,8 @@ static enum err make_items(
                                         : hybrid_item(call, notes, left, &first, step, info);
     }
     if (err == ERR_OK) {
-        step->ban_end = request->ignore_eos;
         step->top_logprobs = request->n_probs > 0 ? request->n_probs : -1;
-        err = call_stops(call, request->sampling.has_stop, &request->sampling.stop, step, info);
-    }
-    if (err == ERR_OK) {
-        err = infill_sampling(call, notes->mode, &first.sampling, info);
+        err = set_options(call, notes, step, &first.sampling, info);
     }
     first.steps = step;
     first.step_count = 1;
@@ -153,41 +170,98 @@ static enum err make_items(
     return err;
 }
 
-static enum err make_prompt(
-    struct call *call, struct infill_llama_notes *notes, int32_t *out_left, struct err_info *info)
+/* ---- rerank -------------------------------------------------------------------------------- */
+
+static enum err plan_rerank(struct call *call, struct infill_llama_notes *notes,
+    const struct fim_ids *ids, struct err_info *info)
 {
     const struct infill_request *request = call->request;
+    struct rerank_gap *gap = &notes->rerank;
+    int32_t bos_id = tokenizer_special(call->tokenizer, TOKEN_BOS);
+    const struct call_ids bos = {&bos_id, tokenizer_adds_bos(call->tokenizer) ? 1 : 0};
+    gap->n_indent = request->n_indent;
+    if (request->n_predict != 0) {
+        gap->right = (struct call_ids){ids->suffix.ids, MIN(ids->suffix.count, RERANK_RIGHT)};
+    }
+    enum err err = call_join(call, &bos, &ids->extra, &gap->left, info);
+    if (err == ERR_OK) {
+        err = call_join(call, &gap->left, &ids->prefix, &gap->left, info);
+    }
+    if (err == ERR_OK && gap->left.count == 0) {
+        err = no_left(info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    notes->prompt = gap->left;
+    gap->answers = request->n_cmpl;
+    gap->step = infill_step(-1, -1, fit_budget(call, notes, rerank_fixed(gap)));
+    gap->step.top_logprobs = request->n_probs;
+    call->asks_more = true;
+    err = set_options(call, notes, &gap->step, &gap->sampling, info);
+    return err == ERR_OK ? rerank_plan(call, gap, 1, info) : err;
+}
+
+enum err infill_llama_more(
+    struct call *call, const struct job *job, bool *out_more, struct err_info *info)
+{
+    struct infill_llama_notes *notes = call->state;
+    bool settled = false;
+    enum err err = rerank_take(call, &notes->rerank, 1, job, &settled, info);
+    if (err == ERR_OK && !settled) {
+        call_add_job(call, job);
+        err = rerank_plan(call, &notes->rerank, 1, info);
+        *out_more = err == ERR_OK;
+    }
+    return err;
+}
+
+/* ---- plan ---------------------------------------------------------------------------------- */
+
+static enum err plan_around(struct call *call, struct infill_llama_notes *notes,
+    const struct fim_ids *ids, struct err_info *info)
+{
+    int32_t left = 0;
+    enum fim_layout layout;
+    enum err err = ERR_OK;
+    if (notes->mode == INFILL_HYBRID) {
+        err = hybrid_context(call, notes, ids, &left, info);
+    } else {
+        err = fim_layout(call, &layout, info);
+        if (err == ERR_OK) {
+            err = fim_prompt(call, ids, layout, &notes->prompt, info);
+        }
+    }
+    if (err == ERR_OK) {
+        err = call_check_context(call, notes->prompt.count, "/prompt", info);
+    }
+    return err == ERR_OK ? make_items(call, notes, left, info) : err;
+}
+
+static enum err plan_mode(
+    struct call *call, struct infill_llama_notes *notes, struct err_info *info)
+{
     struct fim_texts texts;
     struct fim_ids ids = {0};
-    enum fim_layout layout;
-    int64_t budget = request->n_predict;
-    if (budget < 0 && notes->mode == INFILL_HYBRID) {
-        budget = FALLBACK_TOKENS;
-    }
     enum err err = read_texts(call, notes, &texts, info);
+    if (err == ERR_OK && notes->mode == INFILL_RERANK && budget_of(call, notes) > 0) {
+        err = rerank_heal(call, &texts.prefix, &notes->rerank.space, info);
+    }
     if (err == ERR_OK) {
-        err = fim_window(call, &texts, fim_room(call, budget), &ids, info);
+        err = fim_window(call, &texts, fim_room(call, budget_of(call, notes)), &ids, info);
     }
     if (err != ERR_OK) {
         return err;
     }
     notes->truncated = ids.truncated;
-    if (notes->mode == INFILL_HYBRID) {
-        err = hybrid_context(call, notes, &ids, out_left, info);
-    } else {
-        err = fim_layout(call, &layout, info);
-        if (err == ERR_OK) {
-            err = fim_prompt(call, &ids, layout, &notes->prompt, info);
-        }
-    }
-    return err != ERR_OK ? err : call_check_context(call, notes->prompt.count, "/prompt", info);
+    return notes->mode == INFILL_RERANK ? plan_rerank(call, notes, &ids, info)
+                                        : plan_around(call, notes, &ids, info);
 }
 
 enum err infill_llama_plan(struct call *call, struct err_info *info)
 {
     const struct infill_request *request = call->request;
     struct infill_llama_notes *notes = NULL;
-    int32_t left = 0;
     enum err err = call_array(call, 1, sizeof(*notes), &notes, info);
     if (err == ERR_OK) {
         err = infill_mode(call, &notes->mode, info);
@@ -196,16 +270,14 @@ enum err infill_llama_plan(struct call *call, struct err_info *info)
         err = infill_ignored_by(call, notes->mode, info);
     }
     if (err == ERR_OK) {
-        err = make_prompt(call, notes, &left, info);
-    }
-    if (err == ERR_OK) {
-        err = make_items(call, notes, left, info);
+        notes->answers = request->n_cmpl;
+        err = plan_mode(call, notes, info);
     }
     if (err != ERR_OK) {
         return err;
     }
     call->state = notes;
-    call->plan.stream = request->stream && request->n_cmpl == 1;
+    call->plan.stream = request->stream && request->n_cmpl == 1 && notes->mode != INFILL_RERANK;
     call->characters =
         (int64_t)utf8_length(request->input_prefix.bytes, (size_t)request->input_prefix.count) +
         (int64_t)utf8_length(request->input_suffix.bytes, (size_t)request->input_suffix.count) +
@@ -218,12 +290,13 @@ enum err infill_llama_plan(struct call *call, struct err_info *info)
 enum err infill_llama_encode(
     struct call *call, const struct job *job, struct json_out *out, struct err_info *info)
 {
+    const struct infill_llama_notes *notes = call->state;
     enum err err = ERR_OK;
-    bool list = job->plan.item_count > 1;
+    bool list = notes->answers > 1;
     if (list) {
         json_out_array(out);
     }
-    for (int32_t i = 0; err == ERR_OK && i < job->plan.item_count; i++) {
+    for (int32_t i = 0; err == ERR_OK && i < infill_reply_count(notes, job); i++) {
         err = infill_reply_write(call, job, i, false, out, info);
     }
     if (err == ERR_OK && list) {
@@ -232,8 +305,9 @@ enum err infill_llama_encode(
     return err;
 }
 
-static void write_chunk(const struct job *job, int32_t index, const char *text, size_t bytes,
-    const struct token_event *event, struct buf *out)
+/* A part of answer `index` with the token it came with, if it did. */
+static void write_chunk(const struct infill_llama_notes *notes, int32_t index, const char *text,
+    size_t bytes, const struct token_event *event, int32_t predicted, struct buf *out)
 {
     struct json_out json;
     sse_begin(&json, out);
@@ -251,9 +325,9 @@ static void write_chunk(const struct job *job, int32_t index, const char *text, 
     json_out_key(&json, "stop");
     json_out_bool(&json, false);
     json_out_key(&json, "tokens_predicted");
-    json_out_int(&json, event != NULL ? event->index + 1 : job->results[index].generated_tokens);
+    json_out_int(&json, predicted);
     json_out_key(&json, "tokens_evaluated");
-    json_out_int(&json, job->plan.items[index].token_count);
+    json_out_int(&json, notes->prompt.count);
     json_out_end(&json);
     sse_end(&json);
 }
@@ -271,7 +345,9 @@ enum err infill_llama_frame(
     bool is_end = ended && event->finish == FINISH_EOS;
     if (shown > notes->sent || (!is_end && !notes->cut)) {
         size_t from = MIN(notes->sent, shown);
-        write_chunk(job, event->item, text + from, shown - from, is_end ? NULL : event, out);
+        int32_t predicted = is_end ? job->results[event->item].generated_tokens : event->index + 1;
+        write_chunk(
+            notes, event->item, text + from, shown - from, is_end ? NULL : event, predicted, out);
         notes->sent = shown;
     }
     notes->cut = cut;
@@ -280,15 +356,18 @@ enum err infill_llama_frame(
 
 enum err infill_llama_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
+    const struct infill_llama_notes *notes = call->state;
     const struct infill_request *request = call->request;
     enum err err = ERR_OK;
-    for (int32_t i = 0; err == ERR_OK && i < job->plan.item_count; i++) {
-        const struct step_result *step = &job->results[i].steps[0];
-        if (job->plan.item_count > 1) { /* ran as several sequences: each comes whole */
+    for (int32_t i = 0; err == ERR_OK && i < infill_reply_count(notes, job); i++) {
+        if (notes->mode == INFILL_RERANK || notes->answers > 1) { /* comes whole */
+            struct infill_fill fill = infill_reply_fill(notes, job, i);
             bool cut;
-            size_t shown = infill_reply_visible(
-                step->text, (size_t)step->text_bytes, request->n_indent, true, &cut);
-            write_chunk(job, i, step->text, shown, NULL, out);
+            size_t shown =
+                infill_reply_visible(fill.text, fill.text_bytes, request->n_indent, true, &cut);
+            int32_t predicted =
+                notes->mode == INFILL_RERANK ? fill.token_count : job->results[i].generated_tokens;
+            write_chunk(notes, i, fill.text, shown, NULL, predicted, out);
         }
         struct json_out json;
         struct err_info unused;

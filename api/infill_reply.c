@@ -14,9 +14,12 @@ struct view {
     const struct job *job;
     int32_t index;
     bool stream;
-    const struct step_result *step;
-    size_t shown; /* bytes of the text that belong to the answer */
-    bool cut;     /* n_indent ended it */
+    struct infill_fill fill;
+    const struct plan_step *step; /* as it was asked for */
+    const struct sampling *sampling;
+    int64_t prompt, predicted; /* tokens */
+    size_t shown;              /* bytes of the text that belong to the answer */
+    bool cut;                  /* n_indent ended it */
     struct err_info *info;
 };
 
@@ -58,7 +61,7 @@ static enum err write_index(const struct view *view, struct json_out *out)
 
 static enum err write_content(const struct view *view, struct json_out *out)
 {
-    json_out_bytes(out, view->step->text, view->stream ? 0 : view->shown);
+    json_out_bytes(out, view->fill.text, view->stream ? 0 : view->shown);
     return ERR_OK;
 }
 
@@ -89,20 +92,19 @@ static enum err write_id_slot(const struct view *view, struct json_out *out)
 
 static enum err write_predicted(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->job->results[view->index].generated_tokens);
+    json_out_int(out, view->predicted);
     return ERR_OK;
 }
 
 static enum err write_evaluated(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->job->results[view->index].prompt_tokens);
+    json_out_int(out, view->prompt);
     return ERR_OK;
 }
 
 static enum err write_cached(const struct view *view, struct json_out *out)
 {
-    const struct item_result *result = &view->job->results[view->index];
-    json_out_int(out, (int64_t)result->prompt_tokens + result->generated_tokens);
+    json_out_int(out, view->prompt + view->predicted);
     return ERR_OK;
 }
 
@@ -115,19 +117,19 @@ static enum err write_truncated(const struct view *view, struct json_out *out)
 
 static enum err write_stop_type(const struct view *view, struct json_out *out)
 {
-    const char *word = view->cut                                  ? "limit"
-                       : view->step->finish == FINISH_EOS         ? "eos"
-                       : view->step->finish == FINISH_STOP_STRING ? "word"
-                                                                  : "limit";
+    const char *word = view->cut                                 ? "limit"
+                       : view->fill.finish == FINISH_EOS         ? "eos"
+                       : view->fill.finish == FINISH_STOP_STRING ? "word"
+                                                                 : "limit";
     json_out_string(out, word);
     return ERR_OK;
 }
 
 static enum err write_stopping_word(const struct view *view, struct json_out *out)
 {
-    const struct plan_step *step = &view->job->plan.items[view->index].steps[0];
-    int32_t stop = view->step->stop_index;
-    bool named = !view->cut && view->step->finish == FINISH_STOP_STRING && stop >= 0;
+    const struct plan_step *step = view->step;
+    int32_t stop = view->fill.stop_index;
+    bool named = !view->cut && view->fill.finish == FINISH_STOP_STRING && stop >= 0;
     json_out_bytes(
         out, named ? step->stops[stop].bytes : "", named ? (size_t)step->stops[stop].count : 0);
     return ERR_OK;
@@ -135,7 +137,7 @@ static enum err write_stopping_word(const struct view *view, struct json_out *ou
 
 static enum err write_has_new_line(const struct view *view, struct json_out *out)
 {
-    json_out_bool(out, view->shown > 0 && memchr(view->step->text, '\n', view->shown) != NULL);
+    json_out_bool(out, view->shown > 0 && memchr(view->fill.text, '\n', view->shown) != NULL);
     return ERR_OK;
 }
 
@@ -165,15 +167,10 @@ static enum err write_prompt(const struct view *view, struct json_out *out)
 
 /* ---- generation_settings ------------------------------------------------------------------- */
 
-static const struct sampling *sampling_of(const struct view *view)
-{
-    return &view->job->plan.items[view->index].sampling;
-}
-
 #define SETTING_FLOAT(name, member)                                                                \
     static enum err write_##name(const struct view *view, struct json_out *out)                    \
     {                                                                                              \
-        json_out_float(out, sampling_of(view)->member);                                            \
+        json_out_float(out, view->sampling->member);                                               \
         return ERR_OK;                                                                             \
     }
 SETTING_FLOAT(temperature, temperature)
@@ -186,31 +183,31 @@ SETTING_FLOAT(frequency_penalty, frequency_penalty)
 
 static enum err write_top_k(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, sampling_of(view)->top_k);
+    json_out_int(out, view->sampling->top_k);
     return ERR_OK;
 }
 
 static enum err write_repeat_last_n(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, sampling_of(view)->penalty_last_n);
+    json_out_int(out, view->sampling->penalty_last_n);
     return ERR_OK;
 }
 
 static enum err write_seed(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, (int64_t)sampling_of(view)->seed);
+    json_out_int(out, (int64_t)view->sampling->seed);
     return ERR_OK;
 }
 
 static enum err write_n_predict(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->job->plan.items[view->index].steps[0].tokens_max);
+    json_out_int(out, view->step->tokens_max);
     return ERR_OK;
 }
 
 static enum err write_stop_list(const struct view *view, struct json_out *out)
 {
-    const struct plan_step *step = &view->job->plan.items[view->index].steps[0];
+    const struct plan_step *step = view->step;
     json_out_array(out);
     for (int32_t i = 0; i < step->stop_count; i++) {
         json_out_bytes(out, step->stops[i].bytes, (size_t)step->stops[i].count);
@@ -221,7 +218,7 @@ static enum err write_stop_list(const struct view *view, struct json_out *out)
 
 static enum err write_ignore_eos(const struct view *view, struct json_out *out)
 {
-    json_out_bool(out, view->job->plan.items[view->index].steps[0].ban_end);
+    json_out_bool(out, view->step->ban_end);
     return ERR_OK;
 }
 
@@ -266,17 +263,17 @@ static void write_probability(
 
 static enum err write_probabilities(const struct view *view, struct json_out *out)
 {
-    const struct step_result *step = view->step;
-    int32_t wanted = view->job->plan.items[view->index].steps[0].top_logprobs;
+    const struct infill_fill *fill = &view->fill;
+    int32_t wanted = view->step->top_logprobs;
     int32_t tops = MIN(wanted, tokenizer_vocab(view->call->tokenizer));
     json_out_array(out);
-    for (int32_t i = 0; wanted > 0 && i < infill_text_tokens(step); i++) {
+    for (int32_t i = 0; wanted > 0 && i < fill->token_count; i++) {
         json_out_object(out);
-        write_probability(out, view->call, step->tokens[i], step->logprobs[i]);
+        write_probability(out, view->call, fill->tokens[i], fill->logprobs[i]);
         json_out_key(out, "top_logprobs");
         json_out_array(out);
         for (int32_t k = 0; k < tops; k++) {
-            const struct token_logprob *top = &step->top[(size_t)i * (size_t)wanted + (size_t)k];
+            const struct token_logprob *top = &fill->top[(size_t)i * (size_t)wanted + (size_t)k];
             json_out_object(out);
             write_probability(out, view->call, top->token, top->logprob);
             json_out_end(out);
@@ -438,14 +435,44 @@ static enum err write_all(const struct view *view, bool probabilities, struct js
     return err;
 }
 
+int32_t infill_reply_count(const struct infill_llama_notes *notes, const struct job *job)
+{
+    const int32_t wanted = notes->answers;
+    return notes->mode == INFILL_RERANK ? MIN(notes->rerank.fill_count, wanted)
+                                        : job->plan.item_count;
+}
+
+struct infill_fill infill_reply_fill(
+    const struct infill_llama_notes *notes, const struct job *job, int32_t index)
+{
+    return notes->mode == INFILL_RERANK ? notes->rerank.fills[index]
+                                        : infill_fill_of(&job->results[index].steps[0]);
+}
+
+/* In mode rerank an answer is one of the ranked fills, and no item of the last job. */
+static void set_answer(struct view *view, const struct infill_llama_notes *notes)
+{
+    view->fill = infill_reply_fill(notes, view->job, view->index);
+    view->prompt = notes->prompt.count;
+    if (notes->mode == INFILL_RERANK) {
+        view->step = &notes->rerank.step;
+        view->sampling = &notes->rerank.sampling;
+        view->predicted = view->fill.token_count;
+    } else {
+        view->step = &view->job->plan.items[view->index].steps[0];
+        view->sampling = &view->job->plan.items[view->index].sampling;
+        view->predicted = view->job->results[view->index].generated_tokens;
+    }
+}
+
 enum err infill_reply_write(struct call *call, const struct job *job, int32_t index, bool stream,
     struct json_out *out, struct err_info *info)
 {
     const struct infill_request *request = call->request;
     struct view view = {.call = call, .job = job, .index = index, .stream = stream, .info = info};
-    view.step = &job->results[index].steps[0];
+    set_answer(&view, call->state);
     view.shown = infill_reply_visible(
-        view.step->text, (size_t)view.step->text_bytes, request->n_indent, true, &view.cut);
+        view.fill.text, view.fill.text_bytes, request->n_indent, true, &view.cut);
     json_out_object(out);
     enum err err = request->has_response_fields
                        ? write_fields(&view, &request->response_fields, out)

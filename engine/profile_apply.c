@@ -167,20 +167,31 @@ static bool has_fim(const struct tokenizer *tokenizer)
            strcmp(tokenizer_stored_piece(tokenizer, suffix), "[SUFFIX]") == 0;
 }
 
-/* Mode rerank may be listed and is passed over until it is built. */
+static bool infills(
+    const struct profile *profile, const struct tokenizer *tokenizer, enum infill_mode mode)
+{
+    switch (mode) {
+    case INFILL_HYBRID:
+        return true;
+    case INFILL_FIM:
+        return has_fim(tokenizer);
+    case INFILL_RERANK: /* a text is continued and scored from its left alone */
+        return profile->prompt_attention == ATTENTION_CAUSAL;
+    case INFILL_GLM:
+    case INFILL_MODE_COUNT:
+        break;
+    }
+    return false;
+}
+
+/* A listed mode that this vocabulary or mask does not allow is passed over. */
 static void fill_infill(
     const struct profile *profile, const struct tokenizer *tokenizer, struct model_info *model)
 {
-    model->infill_hybrid = false;
-    model->infill_fim = false;
-    model->infill_hybrid_first = false;
+    model->infill_mode_count = 0;
     for (int32_t i = 0; i < profile->infill_mode_count; i++) {
-        if (profile->infill_modes[i] == INFILL_HYBRID) {
-            model->infill_hybrid_first = !model->infill_fim;
-            model->infill_hybrid = true;
-        }
-        if (profile->infill_modes[i] == INFILL_FIM) {
-            model->infill_fim = has_fim(tokenizer);
+        if (infills(profile, tokenizer, profile->infill_modes[i])) {
+            model->infill_modes[model->infill_mode_count++] = profile->infill_modes[i];
         }
     }
 }
@@ -191,7 +202,7 @@ static enum err fill(const struct profile *profile, const struct tokenizer *toke
     struct model_info filled = *out_model;
     struct model_info *model = &filled;
     fill_infill(profile, tokenizer, model);
-    if (profile->modes[KIND_INFILL] && !model->infill_hybrid && !model->infill_fim) {
+    if (profile->modes[KIND_INFILL] && model->infill_mode_count == 0) {
         return err_set(info, ERR_FORMAT, "infill.modes", "none of them is possible here");
     }
     model->can_generate = profile->modes[KIND_GENERATE];

@@ -60,6 +60,16 @@ enum pooling {
     POOLING_WEIGHTED_MEAN
 };
 
+/* How a gap is filled (docs/infill.md), and the word for it in profiles and on the wire. */
+#define INFILL_MODE_MAP(X) X(HYBRID, "hybrid") X(GLM, "glm") X(FIM, "fim") X(RERANK, "rerank")
+
+enum infill_mode {
+#define X(name, word) INFILL_##name,
+    INFILL_MODE_MAP(X)
+#undef X
+        INFILL_MODE_COUNT
+};
+
 enum attention { ATTENTION_CAUSAL, ATTENTION_BIDIRECTIONAL };
 
 enum finish {
@@ -277,9 +287,10 @@ struct model_info {
     enum pooling embed_pooling;
     bool pool_skip_instruction;
     bool can_generate, can_embed, can_infill, can_classify;
-    bool infill_hybrid, infill_fim;
-    bool infill_hybrid_first; /* request mode `auto` prefers hybrid to fim */
-    bool calibrated;          /* a profile states the moderation template */
+    bool calibrated; /* a profile states the moderation template */
+    /* What works with this model, in the order in which the request's `auto` prefers it. */
+    enum infill_mode infill_modes[INFILL_MODE_COUNT];
+    int32_t infill_mode_count;
     char moderation_profile[32];
     struct {
         char name[32];

@@ -337,19 +337,6 @@ static void take_job(struct app *app, struct job *job, bool done)
     }
 }
 
-/* The next plan is made. Renewed here, where engine_next is called. */
-static void next_job(struct app *app, struct task *task)
-{
-    if (request_of(app, task) == NULL) {
-        release(app, task);
-        return;
-    }
-    engine_renew(app_engine(app), task->job);
-    task->job->user = task;
-    task->job_done = false;
-    tasks_push(&app->tasks, task, TASK_SUBMIT);
-}
-
 /* No job follows, or the next one could not be made. */
 static void finish_stream(struct app *app, struct task *task)
 {
@@ -360,6 +347,45 @@ static void finish_stream(struct app *app, struct task *task)
     }
     end_stream(app, request, task);
     http_ready(app->http, request);
+}
+
+/* What the finished job of a chain settled is sent while the next one runs. */
+static bool frame_more(struct app *app, struct request *request, struct task *task)
+{
+    const struct endpoint *endpoint = task->route->endpoint;
+    struct stream *stream = &request->stream;
+    size_t before = stream->frames.count;
+    if (!task->call.stream || endpoint->frame_more == NULL) {
+        return true;
+    }
+    enum err err = endpoint->frame_more(&task->call, task->job, &stream->frames);
+    cut_frames(stream, before, err);
+    stream->broken = stream->frames.failed;
+    if (err == ERR_OK && stream->frames.count > before) {
+        begin_stream(app, request, task);
+        http_ready(app->http, request);
+    }
+    return err == ERR_OK;
+}
+
+/* The next plan is made. Renewed here, where engine_next is called. */
+static void next_job(struct app *app, struct task *task)
+{
+    struct request *request = request_of(app, task);
+    if (request == NULL) {
+        release(app, task);
+        return;
+    }
+    if (!frame_more(app, request, task)) {
+        task->err = ERR_NO_MEMORY;
+        task->working = false;
+        finish_stream(app, task);
+        return;
+    }
+    engine_renew(app_engine(app), task->job);
+    task->job->user = task;
+    task->job_done = false;
+    tasks_push(&app->tasks, task, TASK_SUBMIT);
 }
 
 static void take_news(struct app *app, const struct task_news *news)

@@ -27,6 +27,16 @@ static const char *attention_word(enum attention attention)
     return attention == ATTENTION_CAUSAL ? "causal" : "bidirectional";
 }
 
+static const char *infill_mode_word(enum infill_mode mode)
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        INFILL_MODE_MAP(X)
+#undef X
+    };
+    return words[mode];
+}
+
 static void member_int(struct json_out *json, const char *key, int64_t value)
 {
     json_out_key(json, key);
@@ -97,11 +107,8 @@ static void write_tasks(struct json_out *json, const struct model_info *model)
     json_out_object(json);
     json_out_key(json, "modes");
     json_out_array(json);
-    if (model->infill_fim) {
-        json_out_string(json, "fim");
-    }
-    if (model->infill_hybrid) {
-        json_out_string(json, "hybrid");
+    for (int32_t i = 0; i < model->infill_mode_count; i++) {
+        json_out_string(json, infill_mode_word(model->infill_modes[i]));
     }
     json_out_end(json);
     json_out_end(json);

@@ -27,7 +27,6 @@ enum {
 
 enum profile_source { PROFILE_NONE, PROFILE_KEY, PROFILE_FILE };
 
-enum infill_mode { INFILL_HYBRID, INFILL_GLM, INFILL_FIM, INFILL_RERANK, INFILL_MODE_COUNT };
 enum gap_positions { GAP_INPLACE, GAP_COLLAPSED, GAP_GLM2D };
 enum fim_style { FIM_TOKENS, FIM_INCODER };
 enum fim_order { FIM_PSM, FIM_SPM };

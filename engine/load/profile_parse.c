@@ -311,8 +311,11 @@ static enum err read_prompts(struct reader *reader, const struct meta_json *valu
 
 static enum err read_infill_mode(struct reader *reader, const struct meta_json *value)
 {
-    /* ORDER infill_mode */
-    static const char *const words[INFILL_MODE_COUNT + 1] = {"hybrid", "glm", "fim", "rerank"};
+    static const char *const words[INFILL_MODE_COUNT + 1] = {
+#define X(name, word) word,
+        INFILL_MODE_MAP(X)
+#undef X
+    };
     struct profile *profile = reader->profile;
     int mode = 0;
     enum err err = read_word(reader, value, words, &mode);

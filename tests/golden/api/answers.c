@@ -55,21 +55,47 @@ static void print_frames(struct buf *frames)
     buf_clear(frames);
 }
 
-static enum err stream(
-    struct call *call, const struct endpoint *endpoint, struct engine *engine, struct job *job)
+static enum err frames_of(const struct endpoint *endpoint, struct call *call, struct job *job,
+    bool more, struct buf *frames)
 {
-    struct buf frames;
     enum err err = ERR_OK;
-    buf_init(&frames, MEM_REQUESTS, REPLY_BYTES);
-    engine_wait(engine, job);
     for (struct token_event event; err == ERR_OK && ring_pop(&job->events, &event);) {
-        err = endpoint->frame(call, job, &event, &frames);
+        err = endpoint->frame(call, job, &event, frames);
     }
-    if (err == ERR_OK && job->err == ERR_OK) {
-        err = endpoint->frame_end(call, job, &frames);
+    if (err == ERR_OK && more && endpoint->frame_more != NULL) {
+        err = endpoint->frame_more(call, job, frames);
     }
-    print_frames(&frames);
-    buf_free(&frames);
+    if (err == ERR_OK && !more && job->err == ERR_OK) {
+        err = endpoint->frame_end(call, job, frames);
+    }
+    return err;
+}
+
+/* The call's plans, one job after the other. */
+static enum err run_jobs(const struct endpoint *endpoint, struct call *call, struct engine *engine,
+    struct job *job, struct buf *reply, struct err_info *info)
+{
+    enum err err = ERR_OK;
+    for (bool more = true; err == ERR_OK && more;) {
+        job->plan = call->plan;
+        err = engine_submit(engine, job, info);
+        if (err != ERR_OK) {
+            return err;
+        }
+        engine_wait(engine, job);
+        more = false;
+        if (call->asks_more && job->err == ERR_OK) {
+            err = endpoint->more(call, job, &more, info);
+        }
+        if (err == ERR_OK && call->stream) {
+            err = frames_of(endpoint, call, job, more, reply);
+        } else if (err == ERR_OK && !more) {
+            err = endpoint->encode(call, job, reply, info);
+        }
+        if (more) {
+            engine_renew(engine, job);
+        }
+    }
     return err;
 }
 
@@ -77,6 +103,7 @@ static enum err compute(struct call *call, const struct endpoint *endpoint, stru
     const char *body, struct err_info *info)
 {
     struct job *job = NULL;
+    struct buf reply;
     enum err err = endpoint->decode(call, body, strlen(body), info);
     if (err == ERR_OK) {
         err = endpoint->plan(call, info);
@@ -85,20 +112,14 @@ static enum err compute(struct call *call, const struct endpoint *endpoint, stru
         return err;
     }
     ASSERT(engine_acquire(engine, &job) == ERR_OK);
-    job->plan = call->plan;
-    err = engine_submit(engine, job, info);
-    if (err == ERR_OK && call->stream) {
-        err = stream(call, endpoint, engine, job);
+    buf_init(&reply, MEM_REQUESTS, REPLY_BYTES);
+    err = run_jobs(endpoint, call, engine, job, &reply, info);
+    if (call->stream) {
+        print_frames(&reply);
     } else if (err == ERR_OK) {
-        struct buf reply;
-        buf_init(&reply, MEM_REQUESTS, REPLY_BYTES);
-        engine_wait(engine, job);
-        err = endpoint->encode(call, job, &reply, info);
-        if (err == ERR_OK) {
-            printf("reply\t%s\n", reply.bytes);
-        }
-        buf_free(&reply);
+        printf("reply\t%s\n", reply.bytes);
     }
+    buf_free(&reply);
     engine_release(engine, job);
     return err;
 }

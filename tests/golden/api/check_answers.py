@@ -192,17 +192,30 @@ def check_infill(program):
     program.fail("/infill", {"text": "a [gap][gap] x"}, "/text")
     program.fail("/infill", {"text": "a [gap]" * 65}, "/text")
     program.fail("/infill", {"text": "a [gap]", "reserve": 17}, "/reserve")
-    program.fail("/infill", {"text": "a [gap]", "mode": "rerank"}, "/mode", 501)
+    program.fail("/infill", {"text": "a [gap]", "mode": "glm"}, "/mode", 501)
     program.fail("/infill", {"text": "a [gap]", "mode": "fim"}, "/mode", 501)
     program.fail("/infill", {"text": "a [gap]", "input_prefix": ""}, "/input_prefix")
     program.fail("/infill", {"input_prefix": "a"}, "/input_suffix")
     program.fail("/infill", {"input_suffix": "a"}, "/input_prefix")
-    program.fail("/infill", {"text": "a [gap]" + " b" * 3000}, "/text")
+    program.fail("/infill", {"text": "a [gap]" + " b" * 3000, "mode": "hybrid"}, "/text")
+    program.fail("/infill", {"text": "a" + " b" * 3000 + "[gap]", "mode": "rerank"}, "/text")
     program.fail("/infill", {"text": "a [gap]", "logit_bias": {"x": 1}}, "/logit_bias")
 
 
+def check_rerank(program):
+    """A fill of the default model that is right on both sides, whole and as a stream."""
+    text = "The capital of France is [gap], which lies on the Seine."
+    body = {"text": text, "max_tokens": 2 if FEW else 8, "candidates": 2 if FEW else 8}
+    reply = program.ask("/infill", body).reply
+    assert reply["mode"] == "rerank" and reply["text"] == text.replace("[gap]", "Paris"), reply
+    if not FEW:
+        frames = program.ask("/infill", {**body, "stream": True}).frames
+        assert [frame.get("text") for frame in frames[:-1]] == ["Paris", None]
+        assert frames[-1]["gaps"] == reply["gaps"]
+
+
 def check_infill_llama(program):
-    body = {"input_prefix": "int add(int a, int b)\n{\n", "input_suffix": "}\n",
+    body = {"mode": "hybrid", "input_prefix": "int add(int a, int b)\n{\n", "input_suffix": "}\n",
             "prompt": "    return ", "n_predict": 2 if FEW else 6, "n_probs": 3, "seed": 1,
             "input_extra": [{"filename": "util.h", "text": "int add(int, int);\n"}],
             "samplers": ["top_k", "top_p", "infill"], "t_max_predict_ms": 600000}
@@ -223,7 +236,7 @@ def check_infill_llama(program):
     warm = program.ask("/infill", {**body, "n_predict": 0}).reply
     assert warm["content"] == "" and warm["tokens_predicted"] == 0
     long = program.ask("/infill", {"input_prefix": "a b " * 4000, "input_suffix": "c d " * 4000,
-                                   "n_predict": 1}).reply
+                                   "n_predict": 1, "mode": "hybrid"}).reply
     assert long["truncated"] and CONTEXT * 0.73 < long["tokens_evaluated"] <= CONTEXT
 
 
@@ -397,7 +410,7 @@ def check_embed_errors(program):
 
 def main():
     program = Program(sys.argv[1])
-    for check in (check_embed, check_embed_errors, check_infill, check_infill_llama,
+    for check in (check_embed, check_embed_errors, check_infill, check_rerank, check_infill_llama,
                   check_generate, check_moderation, check_labels, check_label_order,
                   check_questions, check_tokens):
         began = time.monotonic()

@@ -1,75 +1,28 @@
 /*
  * Goal: sequential gaps of mode fim, filled by a real engine in one job slot, are what one request
  * a gap gives when the client puts the fills in by hand.
- * Method: a tiny random llama whose vocabulary is bytes and fill-in-the-middle tokens, in a file of
- * its own; greedy. The chain renews its job between gaps as the server does.
+ * Method: a tiny random llama (byte_llama.h); greedy.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
-#include "api/endpoint.h"
 #include "api/json_in.h"
 #include "engine/base/mem.h"
-#include "engine/engine.h"
-#include "tests/unit/model/tiny_llama.h"
-
-enum { WORDS = 3, BYTES = 256, MARKS = 3, COUNT = WORDS + BYTES + MARKS };
+#include "tests/golden/api/byte_llama.h"
 
 static struct engine *engine;
 
-static void write_vocabulary(struct gguf_writer *w)
-{
-    static char byte_pieces[BYTES][8];
-    const char *pieces[COUNT] = {"<unk>", "<s>", "</s>"};
-    static const char *const marks[MARKS] = {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"};
-    int32_t types[COUNT] = {2, 3, 3};
-    float scores[COUNT] = {0};
-    for (int i = 0; i < BYTES; i++) {
-        (void)snprintf(byte_pieces[i], sizeof(byte_pieces[i]), "<0x%02X>", (unsigned)i);
-        pieces[WORDS + i] = byte_pieces[i];
-        types[WORDS + i] = 6;
-    }
-    for (int i = 0; i < MARKS; i++) {
-        pieces[WORDS + BYTES + i] = marks[i];
-        types[WORDS + BYTES + i] = 3;
-    }
-    gguf_writer_string(w, "tokenizer.ggml.model", "llama");
-    gguf_writer_strings(w, "tokenizer.ggml.tokens", pieces, COUNT);
-    gguf_writer_array(w, "tokenizer.ggml.scores", GGUF_F32, scores, COUNT, sizeof(scores));
-    gguf_writer_array(w, "tokenizer.ggml.token_type", GGUF_I32, types, COUNT, sizeof(types));
-    gguf_writer_u32(w, "tokenizer.ggml.bos_token_id", 1);
-    gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", 2);
-    gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", true);
-}
-
 static int setup(void **state)
 {
-    char path[128];
-    struct gguf_writer writer;
-    struct err_info info = {0};
-    struct tiny_options options = tiny_default();
     (void)state;
-    options.vocab = COUNT;
-    tiny_write(&writer, &options);
-    write_vocabulary(&writer);
-    gguf_writer_save(&writer, path, sizeof(path));
-    gguf_writer_free(&writer);
-    const struct engine_config config = {
-        .model_path = path, .threads = 1, .jobs = 1, .kv_f32 = true};
-    enum err err = engine_open(&config, &engine, &info);
-    (void)unlink(path);
-    if (err != ERR_OK) {
-        printf("%s: %s\n", info.where, info.text);
-    }
-    return err == ERR_OK ? 0 : 1;
+    engine = byte_llama_open(true);
+    return engine != NULL ? 0 : 1;
 }
 
 static int teardown(void **state)
@@ -79,45 +32,9 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The reply to a body: plan, engine, more, ..., encode. Counts the jobs. */
 static json_t *answer(const char *body, int32_t *out_jobs)
 {
-    static const struct api_limits limits = {.items_max = 100, .timeout_ms_max = 60000};
-    struct arena arena;
-    struct err_info info = {0};
-    struct job *job = NULL;
-    struct buf reply;
-    bool more = true;
-    arena_init(&arena, MEM_REQUESTS, 4096, 1 << 24);
-    buf_init(&reply, MEM_REQUESTS, 1 << 20);
-    struct call call = {.arena = &arena,
-        .model = engine_model(engine),
-        .tokenizer = engine_tokenizer(engine),
-        .limits = &limits};
-    assert_int_equal(endpoint_infill.decode(&call, body, strlen(body), &info), ERR_OK);
-    assert_int_equal(endpoint_infill.plan(&call, &info), ERR_OK);
-    assert_int_equal(engine_acquire(engine, &job), ERR_OK);
-    *out_jobs = 0;
-    while (more) {
-        job->plan = call.plan;
-        assert_int_equal(engine_submit(engine, job, &info), ERR_OK);
-        engine_wait(engine, job);
-        ++*out_jobs;
-        more = false;
-        if (call.asks_more) {
-            assert_int_equal(endpoint_infill.more(&call, job, &more, &info), ERR_OK);
-        }
-        if (more) {
-            engine_renew(engine, job);
-        }
-    }
-    assert_int_equal(endpoint_infill.encode(&call, job, &reply, &info), ERR_OK);
-    engine_release(engine, job);
-    json_t *value = json_loads(reply.bytes, 0, NULL);
-    assert_non_null(value);
-    buf_free(&reply);
-    arena_drop(&arena);
-    return value;
+    return byte_llama_answer(engine, body, out_jobs);
 }
 
 static const char *fill_of(const json_t *reply, size_t gap)

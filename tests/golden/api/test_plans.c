@@ -40,8 +40,8 @@ static bool rig_open(struct rig *rig, const char *vocabulary)
         .context = 2048,
         .can_infill = true,
         .can_classify = true,
-        .infill_hybrid = true,
-        .infill_fim = tokenizer_special(rig->tokenizer, TOKEN_FIM_SUF) >= 0};
+        .infill_modes = {INFILL_FIM, INFILL_HYBRID},
+        .infill_mode_count = 2};
     rig->limits = (struct api_limits){.items_max = 100, .timeout_ms_max = 5000};
     arena_init(&rig->arena, MEM_REQUESTS, 4096, 1 << 26);
     return true;

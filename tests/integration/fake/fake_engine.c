@@ -229,7 +229,8 @@ enum err engine_plan(const struct engine_config *config, struct memory_plan *out
         .can_embed = true,
         .can_infill = true,
         .can_classify = true,
-        .infill_hybrid = true};
+        .infill_modes = {INFILL_HYBRID},
+        .infill_mode_count = 1};
     return ERR_OK;
 }
 

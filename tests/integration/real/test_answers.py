@@ -122,7 +122,8 @@ class Answers(unittest.TestCase):
     def test_l1_one_over_the_batch_one_over_the_context(self):
         for count in (STEP_ROWS - 1, STEP_ROWS, STEP_ROWS + 1, 2 * STEP_ROWS + 1):
             self.assertEqual(len(self.vectors([[5] * count])), 1)
-            self.ok("/infill", {"text": "a" * count + "[gap]b", "max_tokens": 1})
+            self.ok("/infill", {"text": "a" * count + "[gap]b", "max_tokens": 1,
+                                "mode": "hybrid"})
         self.assertEqual(len(self.vectors([[5] * CONTEXT], truncate=False)), 1)
         error = refused(self.server, "/embed", {"inputs": [[5] * (CONTEXT + 1)], "truncate": False},
                         422, "/inputs/0")
@@ -132,7 +133,8 @@ class Answers(unittest.TestCase):
 
     def test_l1_llama_form_names_both_counts(self):
         text = "a [gap]" + " b" * CONTEXT
-        error = refused(self.server, "/infill", {"text": text, "max_tokens": 4}, 400, "/text")
+        error = refused(self.server, "/infill", {"text": text, "max_tokens": 4, "mode": "hybrid"},
+                        400, "/text")
         self.assertEqual(error["type"], "exceed_context_size_error")
         self.assertEqual(error["n_ctx"], CONTEXT)
         self.assertGreater(error["n_prompt_tokens"], CONTEXT)
@@ -182,7 +184,7 @@ class Answers(unittest.TestCase):
     def test_l10_ignore_eos_ends_at_the_context(self):
         room = 20
         prefix = "a " * ((CONTEXT - room) // 3)
-        body = {"input_prefix": prefix, "input_suffix": "", "ignore_eos": True,
+        body = {"input_prefix": prefix, "input_suffix": "", "ignore_eos": True, "mode": "hybrid",
                 "n_predict": 2**40 if TINY else room}
         log_before = len(self.server.log())
         reply = self.ok("/infill", body)
@@ -216,7 +218,7 @@ class Answers(unittest.TestCase):
         prefix = "p" * 20000 + "START"
         suffix = "STOP" + "s" * 20000
         reply = self.ok("/infill", {"input_prefix": prefix, "input_suffix": suffix,
-                                    "n_predict": 4})
+                                    "n_predict": 4, "mode": "hybrid"})
         self.assertTrue(reply["truncated"])
         shown = reply["prompt"]
         self.assertIn("START" + "STOP", shown.replace(" ", ""))
@@ -224,14 +226,29 @@ class Answers(unittest.TestCase):
             window = CONTEXT - 4
             self.assertAlmostEqual(shown.count("p") / window, 0.75, delta=0.05)
             self.assertAlmostEqual(shown.count("s") / window, 0.25, delta=0.05)
-        short = self.ok("/infill", {"input_prefix": "a", "input_suffix": suffix, "n_predict": 4})
+        short = self.ok("/infill", {"input_prefix": "a", "input_suffix": suffix, "n_predict": 4,
+                                    "mode": "hybrid"})
         self.assertTrue(short["truncated"])  # the prefix's share goes to the suffix
         self.assertGreater(short["prompt"].count("s"), 2 * shown.count("s"))
+
+    @unittest.skipIf(TINY, "it knows no words")
+    def test_i9_rerank_reads_both_sides(self):
+        for text, word, count in (
+                ("The capital of France is [gap], which lies on the Seine.", "Paris", 4),
+                ("She went to the [gap] to buy some bread.", "market", 8)):
+            reply = self.ok("/infill", {"text": text, "max_tokens": count})
+            self.assertEqual((reply["mode"], reply["gaps"][0]["text"]), ("rerank", word))
+            self.assertEqual(reply["text"], text.replace("[gap]", word))
+        frames = ok(self.server, "/infill", {"text": text, "max_tokens": count, "stream": True})
+        self.assertEqual([frame.get("text") for frame in frames.frames[:-1]], [word, None])
 
     def test_i8_the_cache_changes_nothing(self):
         for path, body in (("/generate", {"inputs": FOX, "parameters": {
                 "max_new_tokens": 6, "details": True}}),
-                           ("/infill", {"text": FOX + "[gap]" + FOX, "max_tokens": 4}),
+                           ("/infill", {"text": FOX + "[gap]" + FOX, "max_tokens": 4,
+                                        "mode": "hybrid"}),
+                           ("/infill", {"text": "the fox [gap] the hen", "max_tokens": 2,
+                                        "candidates": 2}),
                            ("/embed", {"inputs": FOX})):
             answers = [real.without_timings(self.ok(path, body)) for _ in range(3)]
             answers.append(real.without_timings(self.ok(path, {**body, "cache_prompt": False}))
@@ -299,7 +316,8 @@ class Answers(unittest.TestCase):
         self.assertEqual([token["id"] for token in prefill], ids)
         special = self.generate(SPECIALS, 1, decoder_input_details=True, parse_special=True).value
         self.assertNotEqual([token["id"] for token in special["details"]["prefill"]], ids)
-        reply = self.ok("/infill", {"text": SPECIALS + "[gap]" + SPECIALS, "max_tokens": 1})
+        reply = self.ok("/infill", {"text": SPECIALS + "[gap]" + SPECIALS, "max_tokens": 1,
+                                    "mode": "hybrid"})
         self.assertGreater(reply["usage"]["prompt_tokens"], 2 * len(plain) - 4)
 
     # ---- neighbours ----

@@ -29,7 +29,7 @@ WHOLE = ("/generate", {"inputs": "on", "parameters": {"max_new_tokens": 5000}})
 PREFILLS = [("/generate", {"inputs": LONG_PROMPT, "parameters": {"max_new_tokens": 5}}),
             ("/generate_stream", {"inputs": LONG_PROMPT}),
             ("/embed", {"inputs": LONG_PROMPT}),
-            ("/infill", {"text": LONG_PROMPT + "[gap]."}),
+            ("/infill", {"text": LONG_PROMPT + "[gap].", "mode": "hybrid"}),
             ("/classify", {"prompt": LONG_PROMPT})]
 
 
@@ -174,8 +174,11 @@ class Random(Base):
     def test_s4_random_cancels(self):
         rng = random.Random(20260602)
         table = [("/embed", {"inputs": ["a" * 100] * 40}), ("/embed_all", {"inputs": "a" * 200}),
-                 ("/infill", {"text": "a [gap] b", "max_tokens": 200, "stream": True}),
-                 ("/infill", {"input_prefix": "a", "input_suffix": "b", "n_cmpl": 8}),
+                 ("/infill", {"text": "a [gap] b", "max_tokens": 200, "stream": True,
+                              "mode": "hybrid"}),
+                 ("/infill", {"input_prefix": "a", "input_suffix": "b", "n_cmpl": 8,
+                              "mode": "hybrid"}),
+                 ("/infill", {"text": "a[gap]b [gap]c", "max_tokens": 20, "mode": "rerank"}),
                  ("/generate", {"inputs": "a", "parameters": {"max_new_tokens": 250}}),
                  ("/generate_stream", {"inputs": "a", "parameters": {"max_new_tokens": 250}}),
                  ("/classify", {"inputs": ["a"] * 20, "labels": ["x", "y"]}),

@@ -36,7 +36,9 @@ class Memory(unittest.TestCase):
             together([lambda: ok(server, "/embed", {"inputs": [long[:400]] * 4}),
                       lambda: ok(server, "/embed", {"inputs": long}),
                       lambda: ok(server, "/classify", {"prompt": "a", "response": "b"}),
-                      lambda: ok(server, "/infill", {"text": "a [gap] b", "max_tokens": 20}),
+                      lambda: ok(server, "/infill", {"text": "a [gap] b", "max_tokens": 20,
+                                                     "mode": "hybrid"}),
+                      lambda: ok(server, "/infill", {"text": "a [gap] b", "max_tokens": 8}),
                       *[lambda: ok(server, "/generate", generate)] * 6])
             return server.resident_bytes()
 

@@ -22,8 +22,12 @@ STEPS_ALLOWED = 10
 REQUESTS = [
     ("/embed", {"inputs": ["the red fox", "tea on the train", "a"], "encoding_format": "base64"}),
     ("/embed_all", {"inputs": "the onion"}),
-    ("/infill", {"text": "the fox [gap] the hen [gap].", "max_tokens": 6, "until": "length"}),
-    ("/infill", {"text": "the fox [gap] the hen [gap].", "max_tokens": 5, "spans": "independent"}),
+    ("/infill", {"text": "the fox [gap] the hen [gap].", "max_tokens": 6, "until": "length",
+                 "mode": "hybrid"}),
+    ("/infill", {"text": "the fox [gap] the hen [gap].", "max_tokens": 5, "spans": "independent",
+                 "mode": "hybrid"}),
+    ("/infill", {"text": "the fox [gap] the hen [gap].", "max_tokens": 3, "candidates": 4,
+                 "mode": "rerank"}),
     ("/generate", {"inputs": "on the road", "parameters": {
         "max_new_tokens": 12, "details": True, "top_n_tokens": 3}}),
     ("/generate", {"inputs": "at the sea", "parameters": {
@@ -86,7 +90,7 @@ class Mixed(unittest.TestCase):
             for client in clients:
                 client.send_request("POST", "/infill", {
                     "input_prefix": "a", "input_suffix": "", "stream": True, "ignore_eos": True,
-                    "n_predict": 2**31})
+                    "n_predict": 2**31, "mode": "hybrid"})
             wait_for(lambda: server.metrics()["magnetd_sequences_running"] == STREAMS, "streams")
             for _ in range(3):
                 before = server.metrics()["magnetd_step_seconds_count"]

@@ -33,7 +33,9 @@ GOOD = [
                  "n_probs": 2, "logit_bias": [[5, 1.0], ["t", False]], "samplers": ["top_k"],
                  "response_fields": ["content", "timings/prompt_n"], "input_extra": [
                      {"filename": "f", "text": "t"}], "n_indent": 2, "n_cmpl": 2}),
-    ("/infill", {"text": "a [gap] b [gap] c", "max_tokens": 2, "stream": True}),
+    ("/infill", {"text": "a [gap] b [gap] c", "max_tokens": 2, "stream": True, "mode": "hybrid"}),
+    ("/infill", {"text": "a [gap] b [gap] c", "max_tokens": 2, "stream": True, "mode": "rerank",
+                 "candidates": 3, "heal": True}),
     ("/classify", {"inputs": ["a", "b"], "labels": ["x", "y"], "multi_label": True}),
     ("/classify", {"input": "a", "questions": [
         {"type": "choice", "instructions": "i", "choices": [{"value": "v"}, {"value": True}]}]}),

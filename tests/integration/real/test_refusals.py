@@ -212,7 +212,8 @@ class Refusals(unittest.TestCase):
         self.refuse("/embed", {"inputs": "a", "priority": 101}, 400, "/priority")
         self.refuse("/infill", {**LLAMA, "lora": [{"id": 0}]}, 400, "/lora")
         ok(self.server, "/infill", {**LLAMA, "lora": []})
-        self.refuse("/infill", {**BODIES["/infill"], "heal": True}, 400, "/heal")
+        self.refuse("/infill", {**BODIES["/infill"], "heal": True, "mode": "hybrid"}, 400, "/heal")
+        ok(self.server, "/infill", {**BODIES["/infill"], "heal": False, "mode": "hybrid"})
 
     def test_counts(self):
         """Each limit on a list, and one past it."""
@@ -326,7 +327,7 @@ class Refusals(unittest.TestCase):
             error = self.refuse("/infill", body, 400)
             if where is not None:
                 self.assertEqual(error["param"], where, body)
-        for mode in ("fim", "glm", "rerank"):
+        for mode in ("fim", "glm"):
             error = self.refuse("/infill", {**BODIES["/infill"], "mode": mode}, 501, "/mode")
             self.assertEqual(error["type"], "not_supported_error")
 

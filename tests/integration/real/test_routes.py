@@ -20,10 +20,14 @@ QUESTIONS = [
     {"type": "score", "instructions": "How angry?",
      "levels": [{"label": "calm"}, {"label": "mad"}]},
 ]
-GAPS = {"segments": [{"text": "the "}, {"gap": {"max_tokens": 3, "id": "who"}}, {"text": " in "},
+GAPS = {"mode": "hybrid",
+        "segments": [{"text": "the "}, {"gap": {"max_tokens": 3, "id": "who"}}, {"text": " in "},
                      {"gap": {"max_tokens": 2, "reserve": 1, "stop": ["q"]}}, {"text": "."}]}
-LLAMA = {"input_prefix": "int a", "input_suffix": ";\n", "prompt": " = ", "n_predict": 4,
-         "input_extra": [{"filename": "a.h", "text": "int b;\n"}], "id_slot": 0}
+LLAMA = {"mode": "hybrid", "input_prefix": "int a", "input_suffix": ";\n", "prompt": " = ",
+         "n_predict": 4, "input_extra": [{"filename": "a.h", "text": "int b;\n"}], "id_slot": 0}
+RERANK = {"mode": "rerank", "text": "the [gap] in [gap].", "max_tokens": 2, "candidates": 3}
+RERANK_LLAMA = {"mode": "rerank", "input_prefix": "int a =", "input_suffix": ";", "n_predict": 2,
+                "candidates": 3}
 TIMING = ["timings/prompt_n", "content", "no_such"]
 
 # (path, body): each must be answered 200.
@@ -56,6 +60,13 @@ TABLE = [
     ("/infill", {"input_prefix": "a", "input_suffix": "", "n_predict": 2, "samplers": [],
                  "logit_bias": [[5, 1.5], ["the", False]], "ignore_eos": True}),
     ("/infill", {"input_prefix": "a", "input_suffix": "", "n_predict": 2, "logit_bias": {"5": -1}}),
+    ("/infill", RERANK), ("/infill", {**RERANK, "stream": True}),
+    ("/infill", {**RERANK, "spans": "independent", "until": "length"}),
+    ("/infill", {**RERANK, "spans": "independent", "heal": False, "stream": True}),
+    ("/infill", {"text": "the [gap]", "max_tokens": 2}),
+    ("/infill", RERANK_LLAMA), ("/infill", {**RERANK_LLAMA, "stream": True}),
+    ("/infill", {**RERANK_LLAMA, "n_cmpl": 3, "n_probs": 2}),
+    ("/infill", {**RERANK_LLAMA, "n_cmpl": 16, "stream": True}),
     ("/classify", {"inputs": "good", "labels": ["pos", "neg"], "instructions": "Mood?"}),
     ("/classify", {"inputs": ["good", "bad"], "labels": ["pos", "neg"]}),
     ("/classify", {"input": ["good"], "labels": ["pos", "neg"]}),
@@ -78,7 +89,7 @@ THOROUGH = [
       for attention in ("causal", "bidirectional")],
     *[("/infill", {"text": "the [gap] in [gap].", "max_tokens": 2, "mode": mode, "spans": spans,
                    "until": until, "stream": stream})
-      for mode in ("auto", "hybrid") for spans in ("sequential", "independent")
+      for mode in ("rerank", "hybrid") for spans in ("sequential", "independent")
       for until in ("model", "length") for stream in (False, True)],
 ]
 MODERATION = [
@@ -173,6 +184,9 @@ class Routes(unittest.TestCase):
         self.assertEqual(names("/generate", {"inputs": "a", "parameters": {
             "max_new_tokens": 1, "zap": 1}}), ["parameters.zap"])
         self.assertEqual(names("/tokenize", {"content": "a", "zap": 1}), ["zap"])
+        for mode, ignored in (("hybrid", "candidates"), ("rerank", "reserve")):
+            self.assertEqual(names("/infill", {"text": "a[gap]b", "max_tokens": 1, "mode": mode,
+                                               "candidates": 1, "reserve": 1}), [ignored])
         before = self.server.metrics()['magnetd_http_unknown_fields_total{route="/tokenize"}']
         names("/tokenize", {"content": "a", "one": 1, "two": 2})
         after = self.server.metrics()['magnetd_http_unknown_fields_total{route="/tokenize"}']
@@ -183,6 +197,9 @@ class Routes(unittest.TestCase):
         self.assertEqual(sorted(info["endpoints"]), sorted(real.SCHEMAS.routes))
         vector = ok(self.server, "/embed", {"inputs": "a"}).value[0]
         self.assertEqual(info["embedding"]["dimensions"], len(vector))
+        self.assertEqual(info["infill"]["modes"], ["rerank", "hybrid"])
+        reply = ok(self.server, "/infill", {"text": "a [gap]b", "max_tokens": 1}).value
+        self.assertEqual(reply["mode"], "rerank")  # what auto is
         self.assertAlmostEqual(math.sqrt(sum(x * x for x in vector)), 1, delta=1e-5)
         self.assertEqual(info["max_concurrent_requests"], 8)
         self.assertNotRegex(str(info), r"\.gguf|/golden/|/cache/")

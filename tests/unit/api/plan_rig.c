@@ -41,8 +41,8 @@ void plan_rig_open(struct plan_rig *rig, bool adds_bos, bool adds_eos)
         .can_embed = true,
         .can_infill = true,
         .can_classify = true,
-        .infill_hybrid = true,
-        .infill_fim = true};
+        .infill_modes = {INFILL_FIM, INFILL_HYBRID, INFILL_RERANK},
+        .infill_mode_count = 3};
     rig->limits =
         (struct api_limits){.items_max = 100, .embed_tokens_max = 1000, .timeout_ms_max = 5000};
     arena_init(&rig->arena, MEM_REQUESTS, 4096, 1 << 24);

@@ -49,8 +49,11 @@ static void rig_open(
     memset(rig, 0, sizeof(*rig));
     rig->tokenizer = text_rig_open(text);
     free(text);
-    rig->model = (struct model_info){
-        .name = "m", .context = CONTEXT, .can_infill = true, .infill_fim = true};
+    rig->model = (struct model_info){.name = "m",
+        .context = CONTEXT,
+        .can_infill = true,
+        .infill_modes = {INFILL_FIM},
+        .infill_mode_count = 1};
     rig->limits = (struct api_limits){.items_max = 100, .timeout_ms_max = 5000};
     arena_init(&rig->arena, MEM_REQUESTS, 4096, 1 << 24);
 }

@@ -162,7 +162,8 @@ static void test_hybrid_options(void **state)
     (void)state;
     struct plan_rig rig;
     plan_rig_open(&rig, false, false);
-    rig.model.infill_fim = false; /* then `auto` is hybrid */
+    rig.model.infill_modes[0] = INFILL_HYBRID; /* then so is `auto` */
+    rig.model.infill_mode_count = 1;
     assert_int_equal(
         plan_rig_plan(&rig, &endpoint_infill,
             "{\"segments\":[{\"text\":\"a\"},{\"gap\":{\"until\":\"length\",\"stop\":\".\"}},"
@@ -191,7 +192,7 @@ static void test_hybrid_options(void **state)
     check_step(&rig.call.plan.items[0].steps[0], 1, 2, CONTEXT - 3);
     plan_rig_refused(&rig, &endpoint_infill, "{\"input_prefix\":\"\",\"input_suffix\":\"c\"}",
         ERR_INVALID, "/input_prefix");
-    rig.model.infill_hybrid = false;
+    rig.model.infill_mode_count = 0;
     plan_rig_refused(&rig, &endpoint_infill, "{\"input_prefix\":\"a\",\"input_suffix\":\"c\"}",
         ERR_NOT_CAPABLE, "/mode");
     plan_rig_close(&rig);

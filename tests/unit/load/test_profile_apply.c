@@ -49,6 +49,16 @@ static void write_vocabulary(struct gguf_writer *w, const char *const marks[3])
     gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", true);
 }
 
+static bool fills_in(const struct model_info *model, enum infill_mode mode)
+{
+    for (int32_t i = 0; i < model->infill_mode_count; i++) {
+        if (model->infill_modes[i] == mode) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Applies `text` (' stands for ", NULL = no profile) to a fresh model_info. */
 static enum err apply_marked(
     const char *text, const char *const marks[3], struct model_info *model, struct err_info *info)
@@ -105,7 +115,7 @@ static void test_fim_vocabularies(void **state)
         struct model_info model;
         struct err_info info = {0};
         assert_int_equal(apply_marked(NULL, cases[i].marks, &model, &info), ERR_OK);
-        assert_int_equal(model.infill_fim, cases[i].fim);
+        assert_int_equal(fills_in(&model, INFILL_FIM), cases[i].fim);
     }
 }
 
@@ -120,9 +130,11 @@ static void test_without_a_profile(void **state)
         assert_int_equal(model.embed_attention, ATTENTION_BIDIRECTIONAL);
         assert_int_equal(model.prompt_attention, ATTENTION_CAUSAL);
         assert_int_equal(model.embed_pooling, POOLING_MEAN);
-        assert_true(model.infill_hybrid);
-        assert_int_equal(model.infill_fim, fim != 0);
-        assert_int_equal(model.infill_hybrid_first, fim == 0);
+        static const enum infill_mode modes[] = {INFILL_FIM, INFILL_RERANK, INFILL_HYBRID};
+        const int skipped = fim != 0 ? 0 : 1;
+        assert_int_equal(model.infill_mode_count, 3 - skipped);
+        assert_memory_equal(
+            model.infill_modes, modes + skipped, sizeof(modes) - (size_t)skipped * sizeof(*modes));
         assert_false(model.calibrated);
         assert_string_equal(model.moderation_profile, "wildguard");
         assert_int_equal(model.prompt_count, 0);
@@ -136,7 +148,7 @@ static void test_with_a_profile(void **state)
     const enum err err = apply("{'modes':['embed','infill'],'pooling':'eos',"
                                "'attention':{'prompt':'bidirectional'},"
                                "'pool_skip_instruction':true,'prompts':{'q':'query: {text}'},"
-                               "'infill':{'modes':['hybrid','fim'],'span_end':'</s>',"
+                               "'infill':{'modes':['hybrid','rerank','fim'],'span_end':'</s>',"
                                "'fim':{'prefix':'<fim_prefix>'}},"
                                "'tokens':{'bos':'add','mask':'a','end':'</s>'},"
                                "'classify':{'name':'wildguard'}}",
@@ -149,7 +161,9 @@ static void test_with_a_profile(void **state)
     assert_int_equal(model.embed_pooling, POOLING_EOS);
     assert_int_equal(model.prompt_attention, ATTENTION_BIDIRECTIONAL);
     assert_true(model.pool_skip_instruction);
-    assert_true(model.infill_hybrid && model.infill_fim && model.infill_hybrid_first);
+    assert_int_equal(model.infill_mode_count, 2); /* rerank wants a causal prompt */
+    assert_int_equal(model.infill_modes[0], INFILL_HYBRID);
+    assert_int_equal(model.infill_modes[1], INFILL_FIM);
     assert_true(model.calibrated);
     assert_int_equal(model.prompt_count, 1);
     assert_string_equal(model.prompts[0].name, "q");
@@ -166,7 +180,8 @@ static void test_refusals(void **state)
         {"{'token_offset':-1}", "token_offset", ERR_UNSUPPORTED},
         {"{'infill':{'gap_positions':'collapsed'}}", "infill.gap_positions", ERR_UNSUPPORTED},
         {"{'infill':{'modes':['glm']}}", "infill.modes", ERR_UNSUPPORTED},
-        {"{'infill':{'modes':['rerank']}}", "infill.modes", ERR_FORMAT},
+        {"{'infill':{'modes':['rerank']},'attention':{'prompt':'bidirectional'}}", "infill.modes",
+            ERR_FORMAT},
         {"{'infill':{'modes':['fim']}}", "infill.modes", ERR_FORMAT},
         {"{'infill':{'span_end':'a'}}", "infill.span_end", ERR_UNSUPPORTED},
         {"{'infill':{'span_end':'none'}}", "infill.span_end", ERR_FORMAT},
@@ -189,7 +204,7 @@ static void test_refusals(void **state)
             fail_msg("%s: %s at %s (%s), expected %s at %s", rows[i].text, err_word(err),
                 info.where, info.text, err_word(rows[i].err), rows[i].where);
         }
-        assert_false(model.can_embed || model.infill_hybrid); /* written on success only */
+        assert_false(model.can_embed || model.infill_mode_count > 0); /* written on success only */
     }
     assert_int_equal(mem_bytes(MEM_OTHER), 0);
 }

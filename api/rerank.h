@@ -1,0 +1,62 @@
+/*
+ * Mode rerank of /infill: candidates from the left of a gap, judged by its right. It needs nothing
+ * of a model but that it continues a text, and so works with every causal checkpoint.
+ *
+ *     job 1   K items "left": a fill each, the first greedy, the others sampled; noted at every
+ *             token: log p(the right's first token)
+ *     job 2   up to 16 items "left + cut": the right's first 12 tokens forced and scored
+ *
+ * A cut is a prefix of a candidate. The best has the greatest mean log p(right | left + cut) + 0.3
+ * mean log p(cut | left). Items share their prefixes, which the engine computes once. A gap with
+ * nothing behind it is plain generation, and done after job 1.
+ *
+ * A space that ends the text before the gap is taken off `left`, because tokens begin with their
+ * space: candidates must give it back as their first character, which is not shown again. When none
+ * of them does, job 1 is run once more behind the space.
+ *
+ * Both body forms drive this: set up gaps, rerank_plan, then after each job rerank_take, and again
+ * rerank_plan as long as a gap is not settled. Private to api/.
+ */
+#ifndef API_RERANK_H
+#define API_RERANK_H
+
+#include "api/infill.h"
+#include "api/choice.h"
+
+enum { RERANK_RIGHT = 12 };
+
+enum rerank_phase { RERANK_CANDIDATES, RERANK_SCORES, RERANK_SETTLED };
+
+struct rerank_gap {
+    /* Set by the form. */
+    struct call_ids left;
+    struct call_ids space;    /* tokens of the space that was taken off; none = nothing was */
+    struct call_ids right;    /* at most RERANK_RIGHT; none = plain generation */
+    struct plan_step step;    /* tokens_max of a fill, floor, stops, end, alternatives */
+    struct sampling sampling; /* of candidates behind the first */
+    int32_t answers;          /* 1..CHOICE_KEPT that are wanted: so many are sampled when plain */
+    bool whole;               /* fills of tokens_max tokens only (`until: length`) */
+    int32_t n_indent;
+
+    enum rerank_phase phase;
+    int32_t item_from, item_count;         /* in the job that runs */
+    struct infill_fill fills[CHOICE_KEPT]; /* settled: best first; those of a plain gap in order */
+    int32_t fill_count;
+};
+
+/* Takes off the space that ends the text before a gap, if it is not all there is, and gives its
+ * tokens; none = nothing was taken off. */
+MUST_USE enum err rerank_heal(struct call *call, struct bound_text *before,
+    struct call_ids *out_space, struct err_info *info);
+/* The tokens of left and fill `index`, which lie behind each other. */
+struct call_ids rerank_filled(const struct rerank_gap *gap, int32_t index);
+/* Slots an item of the gap takes besides the fill. */
+int64_t rerank_fixed(const struct rerank_gap *gap);
+/* call->plan: what the gaps need next, in one job. One of them is not settled. */
+MUST_USE enum err rerank_plan(
+    struct call *call, struct rerank_gap *gaps, int32_t count, struct err_info *info);
+/* Reads a job whose items all succeeded; *out_settled: all gaps are. */
+MUST_USE enum err rerank_take(struct call *call, struct rerank_gap *gaps, int32_t count,
+    const struct job *job, bool *out_settled, struct err_info *info);
+
+#endif

@@ -1,0 +1,673 @@
+/*
+ * Goal: /infill in mode rerank plans the candidates and the scored continuations it documents, and
+ * answers with the best of them, in both body forms.
+ * Method: a vocabulary of bytes (plan_rig.h) and a scripted engine: what each item of a job "said"
+ * is written down here, letter by letter. The choice itself is in test_choice.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "api/infill_gaps.h"
+#include "api/json_in.h"
+#include "engine/base/assert.h"
+#include "tests/unit/api/plan_rig.h"
+
+enum { SAID_MAX = 32, ITEMS_MAX = 64 };
+
+/* What an item came to: of a DECODE its letters, of a FORCE one log-probability for all. */
+struct said {
+    const char *letters;
+    enum finish finish; /* FINISH_NONE: FINISH_LENGTH */
+    float watched;      /* where the first letter was sampled; 0.25 less for each that follows */
+    float forced;
+    int32_t shown; /* FINISH_STOP_STRING: letters before the stop string */
+};
+
+struct engine_rig {
+    struct plan_rig plan;
+    struct job job;
+    struct item_result results[ITEMS_MAX];
+    struct step_result steps[ITEMS_MAX];
+    int32_t tokens[ITEMS_MAX][SAID_MAX];
+    float logprobs[ITEMS_MAX][SAID_MAX], watched[ITEMS_MAX][SAID_MAX];
+    char texts[ITEMS_MAX][SAID_MAX];
+    struct token_logprob top[ITEMS_MAX][SAID_MAX];
+};
+
+static void rig_open(struct engine_rig *rig)
+{
+    memset(rig, 0, sizeof(*rig));
+    plan_rig_open(&rig->plan, false, false);
+    rig->plan.model.infill_modes[0] = INFILL_RERANK;
+    rig->plan.model.infill_modes[1] = INFILL_HYBRID;
+    rig->plan.model.infill_mode_count = 2;
+}
+
+static void rig_close(struct engine_rig *rig)
+{
+    plan_rig_close(&rig->plan);
+    assert_int_equal(mem_bytes(MEM_REQUESTS), 0);
+}
+
+static const struct plan *plan_of(const struct engine_rig *rig)
+{
+    return &rig->plan.call.plan;
+}
+
+static void plan_body(struct engine_rig *rig, const char *body)
+{
+    if (plan_rig_plan(&rig->plan, &endpoint_infill, body) != ERR_OK) {
+        fail_msg("%s: %s: %s", body, rig->plan.info.where, rig->plan.info.text);
+    }
+    assert_true(rig->plan.call.asks_more);
+    assert_false(plan_of(rig)->stream);
+}
+
+static void say_decoded(struct engine_rig *rig, int32_t item, const struct said *said)
+{
+    struct step_result *step = &rig->steps[item];
+    int32_t letters = (int32_t)strlen(said->letters);
+    bool ended = said->finish == FINISH_EOS;
+    assert_in_range(letters + ended, 0, plan_of(rig)->items[item].steps[0].tokens_max);
+    for (int32_t k = 0; k < letters + ended; k++) {
+        rig->tokens[item][k] = k < letters ? (unsigned char)said->letters[k] : TOKEN_END;
+        rig->logprobs[item][k] = -0.5f;
+        rig->watched[item][k] = said->watched - 0.25f * (float)k;
+        rig->top[item][k] = (struct token_logprob){rig->tokens[item][k], -0.5f};
+    }
+    memcpy(rig->texts[item], said->letters, (size_t)letters);
+    *step =
+        (struct step_result){.finish = said->finish == FINISH_NONE ? FINISH_LENGTH : said->finish,
+            .tokens = rig->tokens[item],
+            .logprobs = rig->logprobs[item],
+            .token_count = letters + ended,
+            .watched = rig->watched[item],
+            .top = rig->top[item],
+            .text = rig->texts[item],
+            .text_bytes = said->finish == FINISH_STOP_STRING ? said->shown : letters,
+            .stop_index = said->finish == FINISH_STOP_STRING ? 0 : -1};
+    rig->results[item].generated_tokens = letters + ended;
+}
+
+static void say_forced(struct engine_rig *rig, int32_t item, const struct said *said)
+{
+    const struct plan_step *planned = &plan_of(rig)->items[item].steps[0];
+    for (int32_t k = 0; k < planned->token_count; k++) {
+        rig->logprobs[item][k] = said->forced;
+    }
+    rig->steps[item] =
+        (struct step_result){.logprobs = rig->logprobs[item], .token_count = planned->token_count};
+}
+
+/* The planned job runs; items past `count` say what the last one did. True: there is another. */
+static bool run_job(struct engine_rig *rig, const struct said *said, int32_t count)
+{
+    const struct plan *plan = plan_of(rig);
+    bool more = false;
+    assert_in_range(plan->item_count, 1, ITEMS_MAX);
+    memset(rig->results, 0, sizeof(rig->results));
+    for (int32_t i = 0; i < plan->item_count; i++) {
+        const struct said *one = &said[MIN(i, count - 1)];
+        rig->results[i].steps = &rig->steps[i];
+        rig->results[i].prompt_tokens = plan->items[i].token_count;
+        if (plan->items[i].steps[0].kind == STEP_DECODE) {
+            say_decoded(rig, i, one);
+        } else {
+            say_forced(rig, i, one);
+        }
+    }
+    rig->job.plan = *plan;
+    rig->job.results = rig->results;
+    enum err err = endpoint_infill.more(&rig->plan.call, &rig->job, &more, &rig->plan.info);
+    if (err != ERR_OK) {
+        fail_msg("more: %s", rig->plan.info.text);
+    }
+    if (more) { /* the job is renewed */
+        memset(rig->texts, '#', sizeof(rig->texts));
+        memset(rig->tokens, 0, sizeof(rig->tokens));
+        memset(rig->logprobs, 0, sizeof(rig->logprobs));
+        memset(rig->top, 0, sizeof(rig->top));
+    }
+    return more;
+}
+
+#define RUN(rig, ...)                                                                              \
+    run_job(rig, (const struct said[]){__VA_ARGS__},                                               \
+        (int32_t)ARRAY_COUNT(((const struct said[]){__VA_ARGS__})))
+
+static void check_items(struct engine_rig *rig, const char *const *expected)
+{
+    int32_t count = 0;
+    for (; expected[count] != NULL; count++) {
+        assert_true(count < plan_of(rig)->item_count);
+        plan_rig_item(&rig->plan, count, expected[count]);
+    }
+    assert_int_equal(plan_of(rig)->item_count, count);
+}
+#define ITEMS(rig, ...) check_items(rig, (const char *const[]){__VA_ARGS__, NULL})
+
+static void check_right(const struct engine_rig *rig, int32_t item, const char *right)
+{
+    const struct plan_step *step = &plan_of(rig)->items[item].steps[0];
+    char text[64];
+    plan_rig_show(&rig->plan, step->tokens, step->token_count, text);
+    assert_int_equal(step->kind, STEP_FORCE);
+    assert_int_equal(step->top_logprobs, 0);
+    assert_string_equal(text, right);
+}
+
+/* The reply holds each of the parts. */
+static void check_reply(struct engine_rig *rig, const char *const *parts)
+{
+    struct buf reply;
+    buf_init(&reply, MEM_REQUESTS, 1 << 16);
+    assert_int_equal(
+        endpoint_infill.encode(&rig->plan.call, &rig->job, &reply, &rig->plan.info), ERR_OK);
+    for (; *parts != NULL; parts++) {
+        if (strstr(reply.bytes, *parts) == NULL) {
+            fail_msg("no %s in %s", *parts, reply.bytes);
+        }
+    }
+    buf_free(&reply);
+}
+#define REPLY(rig, ...) check_reply(rig, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- the gap form -------------------------------------------------------------------------- */
+
+static void check_candidate(const struct plan_item *item, uint32_t index, int32_t watch)
+{
+    const struct plan_step *step = &item->steps[0];
+    assert_int_equal(item->context_count, 0);
+    assert_int_equal(step->kind, STEP_DECODE);
+    assert_int_equal(step->tokens_max, 4); /* one more than a fill */
+    assert_int_equal(*step->watch, watch);
+    assert_int_equal(step->top_logprobs, 0);
+    assert_true(item->sampling.temperature == (index == 0 ? 0 : 0.8f));
+    assert_true(item->sampling.top_p == 0.95f);
+    assert_int_equal(item->sampling.top_k, 40);
+    assert_int_equal(item->sampling.seed, 0);
+    assert_int_equal(item->sampling.sample_index, index);
+}
+
+static void test_two_jobs(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"ab[gap]cdefghijklmpqrs\",\"max_tokens\":3}");
+    assert_int_equal(plan_of(&rig)->item_count, 8);
+    for (int32_t i = 0; i < 8; i++) {
+        plan_rig_item(&rig.plan, i, "ab");
+        check_candidate(&plan_of(&rig)->items[i], (uint32_t)i, 'c');
+    }
+    /* Each letter further costs a quarter: kept are x, xy, xyz, then y, then z and zz. */
+    assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1},
+        {.letters = "y", .watched = -2, .finish = FINISH_EOS}, {.letters = "zz!!", .watched = -9}));
+    ITEMS(&rig, "abx", "abxy", "abxyz", "aby", "abz", "abzz", "abzz!");
+    for (int32_t i = 0; i < 7; i++) {
+        check_right(&rig, i, "cdefghijklmp"); /* the first twelve */
+    }
+    /* -3 for the right against -2 or so for the others; fills are -0.5 a letter. */
+    assert_false(RUN(
+        &rig, {.forced = -3}, {.forced = -2}, {.forced = -2.5f}, {.forced = -1}, {.forced = -4}));
+    REPLY(&rig, "\"text\":\"abycdefghijklmpqrs\"",
+        "{\"index\":0,\"id\":null,\"text\":\"y\",\"start\":2,\"end\":3,\"tokens\":1,"
+        "\"finish_reason\":\"stop\",\"logprob\":-0.5,\"score\":-1.15}",
+        "\"mode\":\"rerank\"",
+        /* 8 x 2, then 27 of seven continuations with 12 forced behind each; all letters count */
+        "\"usage\":{\"prompt_tokens\":127,\"completion_tokens\":30,");
+    rig_close(&rig);
+}
+
+static void test_finish(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    /* The whole candidate is `length`, a shorter cut `stop`. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
+    assert_int_equal(plan_of(&rig)->item_count, 1);
+    assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
+    ITEMS(&rig, "ax", "axy");
+    check_right(&rig, 0, "b"); /* shorter than twelve */
+    assert_false(RUN(&rig, {.forced = -2}, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"xy\"", "\"tokens\":2,\"finish_reason\":\"length\"");
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -1.0f})); /* a tie: the earlier one */
+    REPLY(&rig, "\"text\":\"x\"", "\"tokens\":1,\"finish_reason\":\"stop\"");
+    rig_close(&rig);
+}
+
+static void test_candidates(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":32,\"temperature\":0.5,\"top_p\":0.5,"
+                    "\"seed\":7,\"logit_bias\":[[120,false]]}");
+    assert_int_equal(plan_of(&rig)->item_count, 32);
+    const struct sampling *last = &plan_of(&rig)->items[31].sampling;
+    assert_true(last->temperature == 0.5f && last->top_p == 0.5f);
+    assert_int_equal(last->seed, 7);
+    assert_int_equal(last->sample_index, 31);
+    assert_int_equal(plan_of(&rig)->items[0].sampling.logit_bias_count, 1);
+    /* Greedy candidates would all be the same. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"temperature\":0}");
+    assert_int_equal(plan_of(&rig)->item_count, 1);
+    plan_rig_refused(&rig.plan, &endpoint_infill, "{\"text\":\"a[gap]b\",\"candidates\":33}",
+        ERR_INVALID, "/candidates");
+    plan_rig_refused(&rig.plan, &endpoint_infill, "{\"text\":\"a[gap]b\",\"candidates\":0}",
+        ERR_INVALID, "/candidates");
+    rig_close(&rig);
+}
+
+static void test_nothing_behind_the_gap(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"ab[gap]\",\"max_tokens\":4}");
+    ITEMS(&rig, "ab");
+    const struct plan_item *item = &plan_of(&rig)->items[0];
+    assert_null(item->steps[0].watch);
+    assert_int_equal(item->steps[0].tokens_max, 4);
+    assert_true(item->sampling.temperature == 0);
+    assert_false(RUN(&rig, {.letters = "xy", .finish = FINISH_EOS}));
+    REPLY(&rig, "\"text\":\"abxy\"", "\"tokens\":2,\"finish_reason\":\"stop\",\"logprob\":-1.0,",
+        "\"score\":-0.15", "\"prompt_tokens\":2,\"completion_tokens\":3,");
+    plan_body(&rig, "{\"text\":\"ab[gap]\",\"temperature\":0.5}");
+    assert_true(plan_of(&rig)->items[0].sampling.temperature == 0.5f);
+    /* max_tokens 0 only warms the cache. */
+    plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":0}");
+    ITEMS(&rig, "a ");
+    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, 0);
+    assert_false(RUN(&rig, {.letters = ""}));
+    REPLY(&rig, "\"text\":\"a b\"", "\"tokens\":0,\"finish_reason\":\"length\"");
+    rig_close(&rig);
+}
+
+static void test_floor_and_length(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig,
+        "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"min_tokens\":2,\"candidates\":1,\"stop\":\".\"}");
+    const struct plan_step *step = &plan_of(&rig)->items[0].steps[0];
+    assert_int_equal(step->tokens_min, 2);
+    assert_int_equal(step->stop_count, 1);
+    assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1}));
+    ITEMS(&rig, "axy", "axyz");
+    /* `length` cuts nowhere but at the end. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"min_tokens\":2,\"until\":\"length\","
+                    "\"candidates\":2,\"stop\":\".\"}");
+    step = &plan_of(&rig)->items[0].steps[0];
+    assert_true(step->ban_end);
+    assert_int_equal(step->stop_count, 0);
+    assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1}, {.letters = "...!", .watched = -2}));
+    ITEMS(&rig, "axyz", "a...");
+    rig_close(&rig);
+}
+
+/* A cut ends before a stop string; one that only the dropped token completes is none. */
+static void test_stop_strings(void **state)
+{
+    static const char body[] =
+        "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":1,\"stop\":\"--\"}";
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, body);
+    assert_true(
+        RUN(&rig, {.letters = "x--", .finish = FINISH_STOP_STRING, .shown = 1, .watched = -1}));
+    ITEMS(&rig, "ax");
+    plan_body(&rig, body);
+    assert_true(
+        RUN(&rig, {.letters = "xy--", .finish = FINISH_STOP_STRING, .shown = 2, .watched = -1}));
+    ITEMS(&rig, "ax", "axy", "axy-");
+    /* Nothing before it: the empty fill is all there is. */
+    plan_body(&rig, body);
+    assert_true(
+        RUN(&rig, {.letters = "--", .finish = FINISH_STOP_STRING, .shown = 0, .watched = -1}));
+    ITEMS(&rig, "a");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"ab\"", "\"tokens\":0,\"finish_reason\":\"stop_string\"",
+        "\"logprob\":0.0,\"score\":-1.0");
+    rig_close(&rig);
+}
+
+static void test_all_end_at_once(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2}");
+    assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS, .watched = -1}));
+    ITEMS(&rig, "a");
+    assert_false(RUN(&rig, {.forced = -2}));
+    REPLY(&rig, "\"text\":\"ab\"", "\"tokens\":0,\"finish_reason\":\"stop\"", "\"score\":-2.0");
+    rig_close(&rig);
+}
+
+/* A character of three bytes, here of three tokens, is not cut. */
+static void test_whole_characters(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":6,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "x\u20acy", .finish = FINISH_EOS, .watched = -1}));
+    ITEMS(&rig, "ax", "ax\u20ac", "ax\u20acy");
+    rig_close(&rig);
+}
+
+/* ---- the space before a gap ---------------------------------------------------------------- */
+
+static void test_space_begins_the_fill(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"ab [gap] cd\",\"max_tokens\":3,\"candidates\":3}");
+    ITEMS(&rig, "ab", "ab", "ab");
+    /* No cut of the one without a space, none that is but the space. */
+    assert_true(RUN(&rig, {.letters = ",xy!", .watched = 0}, {.letters = " xy!", .watched = -1},
+        {.letters = "  z!", .watched = -2}));
+    ITEMS(&rig, "ab x", "ab xy", "ab  ", "ab  z");
+    check_right(&rig, 0, " cd");
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -3}));
+    REPLY(&rig, "\"text\":\"ab x cd\"",
+        "\"text\":\"x\",\"start\":3,\"end\":4,\"tokens\":2,\"finish_reason\":\"stop\","
+        "\"logprob\":-1.0,");
+    rig_close(&rig);
+}
+
+static void test_no_candidate_has_the_space(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"ab [gap]cd\",\"max_tokens\":2,\"candidates\":2}");
+    assert_true(RUN(&rig, {.letters = "xyz", .watched = -1}));
+    ITEMS(&rig, "ab ", "ab ");
+    assert_true(RUN(&rig, {.letters = "xyz", .watched = -1}));
+    ITEMS(&rig, "ab x", "ab xy");
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -3}));
+    REPLY(&rig, "\"text\":\"ab xcd\"", "\"text\":\"x\",\"start\":3,",
+        /* 2 x 2, 2 x 3, then 4 + 5 with two forced behind each */
+        "\"prompt_tokens\":23,\"completion_tokens\":12,");
+    /* The next gap's left has both, the space and the fill as it was sampled. */
+    plan_body(&rig, "{\"text\":\"ab [gap]cd[gap]e\",\"max_tokens\":1,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
+    assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
+    assert_true(RUN(&rig, {.forced = -1}));
+    ITEMS(&rig, "ab xcd");
+    /* Plain generation does the same. */
+    plan_body(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
+    ITEMS(&rig, "ab");
+    assert_true(RUN(&rig, {.letters = "xy"}));
+    ITEMS(&rig, "ab ");
+    assert_false(RUN(&rig, {.letters = "xy"}));
+    REPLY(&rig, "\"text\":\"ab xy\"");
+    plan_body(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
+    assert_false(RUN(&rig, {.letters = " x"}));
+    REPLY(&rig, "\"text\":\"ab x\"", "\"text\":\"x\",\"start\":3,");
+    rig_close(&rig);
+}
+
+static void test_heal(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"ab [gap]cd\",\"heal\":false,\"candidates\":1}");
+    ITEMS(&rig, "ab ");
+    plan_body(&rig, "{\"text\":\" [gap]cd\",\"candidates\":1}"); /* nothing would be left */
+    ITEMS(&rig, " ");
+    plan_body(&rig, "{\"text\":\"a  [gap]b\",\"heal\":true,\"candidates\":1}");
+    ITEMS(&rig, "a ");
+    plan_rig_refused(&rig.plan, &endpoint_infill,
+        "{\"text\":\"a [gap]b\",\"heal\":true,\"mode\":\"hybrid\"}", ERR_UNSUPPORTED_FIELD,
+        "/heal");
+    plan_rig_prompt(&rig.plan, &endpoint_infill,
+        "{\"text\":\"a [gap]b\",\"heal\":false,\"mode\":\"hybrid\"}", "a b");
+    rig_close(&rig);
+}
+
+/* ---- several gaps -------------------------------------------------------------------------- */
+
+static void test_sequential(void **state)
+{
+    struct engine_rig rig;
+    struct buf frames;
+    (void)state;
+    rig_open(&rig);
+    buf_init(&frames, MEM_REQUESTS, 1 << 16);
+    plan_body(&rig, "{\"text\":\"ab [gap] c [gap] d\",\"max_tokens\":2,\"candidates\":2,"
+                    "\"stream\":true}");
+    struct call *call = &rig.plan.call;
+    ITEMS(&rig, "ab", "ab");
+    assert_true(RUN(&rig, {.letters = " x!", .watched = -1}));
+    assert_int_equal(endpoint_infill.frame_more(call, &rig.job, &frames), ERR_OK);
+    assert_int_equal(frames.count, 0);
+    ITEMS(&rig, "ab x");
+    check_right(&rig, 0, " c"); /* the space behind it is the next gap's */
+    assert_true(RUN(&rig, {.forced = -1}));
+    assert_int_equal(endpoint_infill.frame_more(call, &rig.job, &frames), ERR_OK);
+    assert_string_equal(frames.bytes, "data: {\"gap\":0,\"text\":\"x\",\"tokens\":[32,120]}\n\n"
+                                      "data: {\"gap\":0,\"finish_reason\":\"length\"}\n\n");
+    ITEMS(&rig, "ab x c", "ab x c");
+    assert_true(RUN(&rig, {.letters = " y", .finish = FINISH_EOS, .watched = -1}));
+    assert_false(RUN(&rig, {.forced = -1}));
+    buf_clear(&frames);
+    assert_int_equal(endpoint_infill.frame_end(call, &rig.job, &frames), ERR_OK);
+    static const char beginning[] = "data: {\"gap\":1,\"text\":\"y\",\"tokens\":[32,121]}\n\n"
+                                    "data: {\"gap\":1,\"finish_reason\":\"length\"}\n\n"
+                                    "data: {\"text\":\"ab x c y d\",";
+    assert_int_equal(strncmp(frames.bytes, beginning, strlen(beginning)), 0);
+    buf_free(&frames);
+    rig_close(&rig);
+}
+
+static void test_independent(void **state)
+{
+    struct engine_rig rig;
+    struct buf frames;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"ab[gap]c [gap]d[gap]\",\"max_tokens\":1,\"candidates\":2,"
+                    "\"spans\":\"independent\",\"stream\":true}");
+    ITEMS(&rig, "ab", "ab", "abc", "abc", "abc d"); /* no fill in another's left */
+    /* The first is ready to be scored while the second is asked again and the third is settled. */
+    assert_true(RUN(&rig, {.letters = "x!", .watched = -1}, {.letters = "y!", .watched = -2},
+        {.letters = "z!"}, {.letters = "z!"}, {.letters = "w"}));
+    ITEMS(&rig, "abx", "aby", "abc ", "abc ");
+    assert_true(RUN(&rig, {.forced = -3}, {.forced = -1}, {.letters = "u!", .watched = -1}));
+    ITEMS(&rig, "abc u");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"abyc udw\"", "\"spans\":\"independent\"");
+    buf_init(&frames, MEM_REQUESTS, 1 << 16);
+    assert_int_equal(endpoint_infill.frame_end(&rig.plan.call, &rig.job, &frames), ERR_OK);
+    static const char third[] = "data: {\"gap\":2,\"text\":\"w\",\"tokens\":[119]}\n\n";
+    assert_non_null(strstr(frames.bytes, third));
+    buf_free(&frames);
+    rig_close(&rig);
+}
+
+/* 64 tokens of context hold left, fill and right, and a candidate's token that is dropped. */
+static void test_budgets(void **state)
+{
+    static const char left[] = "0123456789012345678901234567890123456789";
+    static const struct {
+        const char *right;
+        int32_t fill; /* 0: refused */
+    } cases[] = {{"a", 23}, {"abcd", 20}, {"abcdefghijkl", 12}, {"abcdefghijklmnop", 12}, {"", 24}};
+    struct engine_rig rig;
+    char body[256];
+    (void)state;
+    rig_open(&rig);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        (void)snprintf(
+            body, sizeof(body), "{\"text\":\"%s[gap]%s\",\"max_tokens\":60}", left, cases[i].right);
+        plan_body(&rig, body);
+        int32_t dropped = cases[i].right[0] != '\0' ? 1 : 0;
+        assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, cases[i].fill + dropped);
+    }
+    (void)snprintf(body, sizeof(body), "{\"text\":\"%s01234567890[gap]abcdefghijkl\"}", left);
+    plan_body(&rig, body); /* 51 + 1 + 12 */
+    (void)snprintf(body, sizeof(body), "{\"text\":\"%s012345678901[gap]abcdefghijkl\"}", left);
+    plan_rig_refused(&rig.plan, &endpoint_infill, body, ERR_CONTEXT, "/text");
+    /* A chain leaves every later gap a token: 60 letters before the second. */
+    (void)snprintf(body, sizeof(body),
+        "{\"text\":\"%s[gap]01234567890123456789[gap]a\",\"max_tokens\":20}", left);
+    plan_body(&rig, body);
+    const struct gaps_notes *notes = rig.plan.call.state;
+    assert_int_equal(notes->gaps[0].tokens_max, 2);
+    assert_int_equal(notes->gaps[1].tokens_max, 1);
+    rig_close(&rig);
+}
+
+/* ---- llama.cpp's form ---------------------------------------------------------------------- */
+
+static void test_llama_form(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"input_prefix\":\"ab\",\"prompt\":\"c \",\"input_suffix\":\" d\","
+                    "\"n_predict\":3,\"n_cmpl\":2,\"n_probs\":1}");
+    ITEMS(&rig, "abc", "abc", "abc", "abc", "abc", "abc", "abc", "abc");
+    assert_true(RUN(&rig, {.letters = " xy!", .watched = -1}));
+    ITEMS(&rig, "abc x", "abc xy");
+    assert_false(RUN(&rig, {.forced = -2}, {.forced = -1}));
+    REPLY(&rig, "[{\"index\":0,\"content\":\"xy\",", "\"stop_type\":\"limit\"",
+        "{\"index\":1,\"content\":\"x\",", "\"stop_type\":\"eos\"", "\"tokens_predicted\":2,",
+        "\"prompt\":\"abc\"", "\"seed\":0", "\"temperature\":0.8", "\"n_predict\":3",
+        "\"completion_probabilities\":[{\"id\":32,", "\"top_logprobs\":[{\"id\":120,");
+    /* As many answers as there are. */
+    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":1,\"n_cmpl\":3,"
+                    "\"stream\":true}");
+    assert_true(RUN(&rig, {.letters = "x!", .watched = -1}));
+    assert_false(RUN(&rig, {.forced = -2}));
+    struct buf frames;
+    buf_init(&frames, MEM_REQUESTS, 1 << 16);
+    assert_int_equal(endpoint_infill.frame_end(&rig.plan.call, &rig.job, &frames), ERR_OK);
+    static const char beginning[] = "data: {\"index\":0,\"content\":\"x\",\"tokens\":[],"
+                                    "\"stop\":false,\"tokens_predicted\":1,\"tokens_evaluated\":1}"
+                                    "\n\ndata: {\"index\":0,\"content\":\"\",";
+    assert_int_equal(strncmp(frames.bytes, beginning, strlen(beginning)), 0);
+    assert_null(strstr(frames.bytes, "\"index\":1"));
+    buf_free(&frames);
+    rig_close(&rig);
+}
+
+static void test_llama_limits(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    /* Nothing behind the gap: so many answers are sampled. */
+    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"\",\"n_cmpl\":16}");
+    assert_int_equal(plan_of(&rig)->item_count, 16);
+    assert_false(RUN(&rig, {.letters = "x", .finish = FINISH_EOS}, {.letters = "y"}));
+    REPLY(&rig, "\"index\":15,\"content\":\"y\"");
+    /* No budget: the room, at most 128; warming needs none. */
+    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"bc\"}");
+    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, CONTEXT - 3 + 1);
+    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"bc\",\"n_predict\":0}");
+    ITEMS(&rig, "a");
+    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, 0);
+    /* n_indent: no cut in a line that ends the text. */
+    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":4,"
+                    "\"n_indent\":2}");
+    assert_true(RUN(&rig, {.letters = "x\ny!", .watched = -1}));
+    ITEMS(&rig, "ax", "ax\n");
+    plan_rig_refused(&rig.plan, &endpoint_infill, "{\"input_prefix\":\"\",\"input_suffix\":\"c\"}",
+        ERR_INVALID, "/input_prefix");
+    rig_close(&rig);
+}
+
+/* ---- failures ------------------------------------------------------------------------------ */
+
+static void test_failed_item_ends_it(void **state)
+{
+    struct engine_rig rig;
+    struct buf reply;
+    bool more = false;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":1,\"candidates\":2}");
+    assert_true(RUN(&rig, {.letters = "x!", .watched = -1}));
+    rig.job.plan = *plan_of(&rig);
+    rig.results[0].err = ERR_NON_FINITE;
+    assert_int_equal(endpoint_infill.more(&rig.plan.call, &rig.job, &more, &rig.plan.info), ERR_OK);
+    assert_false(more);
+    buf_init(&reply, MEM_REQUESTS, 1 << 16);
+    assert_int_equal(
+        endpoint_infill.encode(&rig.plan.call, &rig.job, &reply, &rig.plan.info), ERR_NON_FINITE);
+    buf_free(&reply);
+    rig_close(&rig);
+}
+
+static void test_allocation_failures(void **state)
+{
+    struct engine_rig rig;
+    enum err err = ERR_NO_MEMORY;
+    int32_t failures = 0;
+    (void)state;
+    rig_open(&rig);
+    for (uint64_t nth = 1; err != ERR_OK; nth++) {
+        bool more = false;
+        arena_drop(&rig.plan.arena);
+        arena_init(&rig.plan.arena, MEM_REQUESTS, 256, 1 << 24);
+        plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3,\"candidates\":4}");
+        const struct said said = {.letters = " xy!", .watched = -1};
+        for (int32_t i = 0; i < plan_of(&rig)->item_count; i++) {
+            rig.results[i] = (struct item_result){.steps = &rig.steps[i]};
+            say_decoded(&rig, i, &said);
+        }
+        rig.job.plan = *plan_of(&rig);
+        rig.job.results = rig.results;
+        mem_fail_after(nth, 0);
+        err = endpoint_infill.more(&rig.plan.call, &rig.job, &more, &rig.plan.info);
+        mem_fail_after(0, 0);
+        assert_true(err == ERR_OK || err == ERR_NO_MEMORY);
+        assert_int_equal(more, err == ERR_OK);
+        failures += err != ERR_OK;
+    }
+    assert_true(failures > 5);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    json_in_init();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_jobs),
+        cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_candidates),
+        cmocka_unit_test(test_nothing_behind_the_gap),
+        cmocka_unit_test(test_floor_and_length),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_all_end_at_once),
+        cmocka_unit_test(test_whole_characters),
+        cmocka_unit_test(test_space_begins_the_fill),
+        cmocka_unit_test(test_no_candidate_has_the_space),
+        cmocka_unit_test(test_heal),
+        cmocka_unit_test(test_sequential),
+        cmocka_unit_test(test_independent),
+        cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_llama_form),
+        cmocka_unit_test(test_llama_limits),
+        cmocka_unit_test(test_failed_item_ends_it),
+        cmocka_unit_test(test_allocation_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
