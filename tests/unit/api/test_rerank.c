@@ -356,6 +356,26 @@ static void test_all_end_at_once(void **state)
     rig_close(&rig);
 }
 
+/* The time of t_max_predict_ms was up: what is there is judged, but for the last cut, behind which
+ * nothing was predicted. */
+static void test_time_is_up(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
+    assert_int_equal(plan_of(&rig)->predict_us, 5000);
+    assert_true(RUN(&rig, {.letters = "xyz", .finish = FINISH_TIMEOUT, .watched = -1}));
+    assert_int_equal(plan_of(&rig)->predict_us, 5000);
+    ITEMS(&rig, "ax", "axy");
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
+    assert_true(RUN(&rig, {.letters = "x", .finish = FINISH_TIMEOUT, .watched = -1}));
+    ITEMS(&rig, "a");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"ab\"", "\"finish_reason\":\"timeout\"");
+    rig_close(&rig);
+}
+
 /* A character of three bytes, here of three tokens, is not cut. */
 static void test_whole_characters(void **state)
 {
@@ -657,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_floor_and_length),
         cmocka_unit_test(test_stop_strings),
         cmocka_unit_test(test_all_end_at_once),
+        cmocka_unit_test(test_time_is_up),
         cmocka_unit_test(test_whole_characters),
         cmocka_unit_test(test_space_begins_the_fill),
         cmocka_unit_test(test_no_candidate_has_the_space),
