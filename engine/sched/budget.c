@@ -67,7 +67,8 @@ double budget_share(const struct budget *budget, const struct load *load)
 double budget_limit(const struct budget *budget, const struct load *decodes)
 {
     if (decodes->rows == 0 && decodes->heads == 0) {
-        return fmax(budget->step_us, 2 * budget->pass_us);
+        struct load least = {.rows = BUDGET_ROWS_LEAST};
+        return fmax(budget->step_us, budget_cost(budget, &least));
     }
     return budget_cost(budget, decodes) * BUDGET_DECODES_FACTOR;
 }

@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 enum {
-    BUDGET_STEP_US = 50 * 1000,       /* of a step without decodes, or two passes if that is more */
+    BUDGET_STEP_US = 50 * 1000,       /* of a step without decodes ... */
+    BUDGET_ROWS_LEAST = 16,           /* ... or so many rows, below which matrices are slow */
     BUDGET_DECODES_FACTOR = 2,        /* a step with decodes costs this much more than they alone */
     BUDGET_CALIBRATE_US = 150 * 1000, /* no measurement begins after this long */
 };
