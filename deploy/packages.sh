@@ -23,8 +23,14 @@ packages_of() {
     esac
 }
 
+# NAME is this machine's, NAME:ARCHITECTURE another's; with both there, a query for NAME lists both.
 is_installed() {
-    dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q '^install ok installed$'
+    case $1 in
+    *:*) architecture=${1#*:} ;;
+    *) architecture=$(dpkg --print-architecture) ;;
+    esac
+    dpkg-query -W -f '${Architecture} ${Status}\n' "$1" 2>/dev/null |
+        grep -Eq "^($architecture|all) install ok installed\$"
 }
 
 as_root() {
