@@ -143,8 +143,11 @@ static enum err generate_plan(struct call *call, struct err_info *info)
     notes->shows_seed = item->sampling.temperature > 0 || parameters->sampling.seed != -1;
     call->characters =
         (int64_t)utf8_length(notes->request->inputs.bytes, (size_t)notes->request->inputs.count);
-    call->plan = (struct plan){
-        .kind = KIND_GENERATE, .items = item, .item_count = 1, .stream = call->stream};
+    call->plan = (struct plan){.kind = KIND_GENERATE,
+        .items = item,
+        .item_count = 1,
+        .stream = call->stream,
+        .cache_off = !parameters->sampling.cache_prompt};
     return err;
 }
 

@@ -286,20 +286,22 @@ struct infill_fill infill_fill_of(const struct step_result *step)
 
 /* ---- the endpoint -------------------------------------------------------------------------- */
 
-/* The time for what is generated, of each gap; the editors' form wants whole lines. */
-static void limit_time(struct call *call)
+/* What the request says of every plan made for it: the time for what is generated, of each gap (the
+ * editors' form wants whole lines), and whether kept keys and values may serve it. */
+static void complete_plan(struct call *call)
 {
     const struct infill_request *request = call->request;
     int64_t ms = MIN(request->t_max_predict_ms, call->limits->timeout_ms_max);
     call->plan.predict_us = request->has_t_max_predict_ms && ms > 0 ? ms * 1000 : 0;
     call->plan.predict_line = is_llama(request);
+    call->plan.cache_off = !request->sampling.cache_prompt;
 }
 
 static enum err infill_plan(struct call *call, struct err_info *info)
 {
     enum err err =
         is_llama(call->request) ? infill_llama_plan(call, info) : infill_gaps_plan(call, info);
-    limit_time(call);
+    complete_plan(call);
     return err;
 }
 
@@ -312,7 +314,7 @@ static enum err infill_more(
     }
     enum err err = is_llama(call->request) ? infill_llama_more(call, job, out_more, info)
                                            : infill_gaps_more(call, job, out_more, info);
-    limit_time(call);
+    complete_plan(call);
     return err;
 }
 

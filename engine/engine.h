@@ -26,6 +26,8 @@ struct engine_config {
     bool kv_f32;               /* K/V as f32 instead of f16 */
     uint64_t cache_bytes;      /* K/V pages (enough for 4 full contexts, at most 1 GiB, at least one
                                  context) */
+    int32_t reuse_percent;     /* of the pages that may be kept for later requests (100); -1 = 0 */
+    int32_t reserve_tokens;    /* tokens to generate that pages are held for at start (64) */
     int32_t sequences;         /* running at once (64) */
     int32_t jobs;              /* accepted at once, queued ones included (512) */
     int32_t events;            /* token events a stream may hold (256) */
@@ -41,7 +43,7 @@ struct engine_config {
 /* Sizes fixed at start, in bytes; what --print-plan prints. */
 struct memory_plan {
     uint64_t weights, cache, scratch, jobs, tokenizer, total;
-    int32_t context, sequences, jobs_max, step_rows, page_slots, pages, threads;
+    int32_t context, sequences, jobs_max, step_rows, page_slots, pages, reuse_pages, threads;
     bool kv_f32;
 };
 
@@ -64,6 +66,10 @@ struct engine_activity {
     unsigned kinds; /* bit k = rows of kind k among them */
 };
 
+/* What a sequence may find in the reuse store: a beginning of its causal rows, or its context block
+ * as a whole. Order is the order of the metric label `store`. */
+enum reuse_store { REUSE_PREFIX, REUSE_CONTEXT, REUSE_STORES };
+
 /* Counters since start and gauges of now; copied under a lock, never through the submit ring. */
 struct engine_stats {
     uint64_t received[KIND_COUNT], completed[KIND_COUNT], cancelled[KIND_COUNT],
@@ -76,10 +82,12 @@ struct engine_stats {
     uint64_t step_us_sum;
     uint64_t step_us_buckets[20]; /* bucket i: <= 500 us * 2^i, not cumulative */
     uint64_t preemptions;
+    uint64_t reuse_hits[REUSE_STORES], reuse_misses[REUSE_STORES];
     uint64_t accepted[CLASS_COUNT], left_queue[CLASS_COUNT]; /* jobs; the rest waits */
     uint32_t queue_depth;                                    /* jobs that wait, of all classes */
     uint32_t sequences_running;
-    uint32_t pages_free, pages_used, pages_shared;
+    /* Free; held by sequences; kept by the reuse store alone; held more than once. */
+    uint32_t pages_free, pages_used, pages_kept, pages_shared;
     /* Monotonic: when the newest step ended, or when work came after a rest. A time in which all
      * that runs waits for slow clients counts as steps. */
     int64_t last_step_us;

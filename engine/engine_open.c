@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "engine/base/mem.h"
+#include "engine/cache/reuse.h"
 #include "engine/profile_apply.h"
 
 enum {
@@ -21,6 +22,8 @@ enum {
     STEP_ROWS_MAX = 8192,
     TILE_ROWS = 256, /* scratch does not grow with the rows of a step beyond this */
     CACHE_CONTEXTS_DEFAULT = 4,
+    REUSE_PERCENT_DEFAULT = 100, /* what is kept costs nobody a page: it goes when one is wanted */
+    RESERVE_TOKENS_DEFAULT = 64, /* two pages: most answers end within them */
 };
 
 static const uint64_t CACHE_BYTES_DEFAULT_MAX = (uint64_t)1 << 30;
@@ -94,9 +97,22 @@ static enum err size_cache(struct engine_config *config, const struct model_info
             "must hold at least one context of %d tokens: %llu MiB", config->context,
             (unsigned long long)((per_context * page >> 20) + 1));
     }
+    enum err err = bound(
+        &config->reserve_tokens, RESERVE_TOKENS_DEFAULT, LIMIT_CONTEXT, "reserve-tokens", info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (config->reuse_percent == 0) {
+        config->reuse_percent = REUSE_PERCENT_DEFAULT;
+    }
+    if (config->reuse_percent < -1 || config->reuse_percent > 100) {
+        return err_set(info, ERR_CONFIG, "cache-reuse", "must be from 0 to 100");
+    }
     plan->pages = (int32_t)pages;
+    plan->reuse_pages = (int32_t)(pages * (uint64_t)MAX(config->reuse_percent, 0) / 100);
     plan->page_slots = PAGE_SLOTS;
-    plan->cache = pages * page;
+    plan->cache = pages * page + pages_index_bytes(plan->pages) +
+                  reuse_bytes(plan->pages, PAGE_SLOTS, plan->reuse_pages);
     return ERR_OK;
 }
 
@@ -232,6 +248,8 @@ static enum err open_scheduler(struct engine *engine)
         .step_rows = engine->config.step_rows,
         .step_us = engine->config.step_us,
         .pages = &engine->pages,
+        .reuse_pages = engine->plan.reuse_pages,
+        .reserve_tokens = engine->config.reserve_tokens,
         .threads = engine->threads,
         .tools =
             {

@@ -24,6 +24,7 @@ struct job_place {
     int64_t key_us;          /* waits since, with the head start of its priority */
     int32_t pending;         /* running sequences of it that have rows to compute */
     uint64_t passed_over_in; /* the step in which nothing can be done for it */
+    uint64_t wait_age;       /* its next item waits for sequences older than this; 0 = for none */
 };
 
 struct job {

@@ -193,6 +193,8 @@ struct plan {
     enum kind kind;
     const struct plan_item *items;
     int32_t item_count;  /* 1..LIMIT_ITEMS */
+    bool cache_off;      /* neither takes K/V from the reuse store nor leaves any there */
+    uint64_t cache_salt; /* K/V are shared only between plans with the same number */
     bool stream;         /* token events are wanted while it runs (item_count == 1) */
     int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
     int64_t
@@ -263,6 +265,7 @@ struct item_result {
     float *prompt_logprobs;    /* [token_count]; entry 0 is NaN-free 0 and has no meaning */
     struct step_result *steps; /* [step_count] */
     float *saved_hidden;       /* the engine's: rows saved for steps with a read_row */
+    /* cached_tokens: prompt tokens whose rows were not computed again. */
     int32_t prompt_tokens, cached_tokens, generated_tokens;
 };
 

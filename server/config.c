@@ -60,6 +60,10 @@ static const struct setting settings[] = {
     NUMBER(
         "context", context, 0, 0, LIMIT_CONTEXT, "tokens of one sequence (the model's, <= 8192)"),
     NUMBER("cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
+    NUMBER("cache-reuse", cache_reuse, 100, 0, 100,
+        "per cent of them that may stay for later requests; 0 = none"),
+    NUMBER("reserve-tokens", reserve_tokens, 64, 1, LIMIT_CONTEXT,
+        "tokens to generate that a start needs room for"),
     NUMBER("sequences", sequences, 64, 1, 4096, "sequences running at once"),
     NUMBER("jobs", jobs, 512, 1, 65536, "requests accepted at once, queued ones included"),
     NUMBER("jobs-bulk", jobs_bulk, 0, 0, 65536, "bulk requests that wait at once (half of --jobs)"),

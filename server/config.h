@@ -23,8 +23,8 @@ struct config {
     char host[64];
     char check_model[CONFIG_TEXT_BYTES]; /* not empty: check this file and leave */
     int64_t port;
-    int64_t threads, context, cache_mib, sequences, jobs, jobs_bulk, step_rows, step_ms, workers;
-    int64_t queue_ms, first_token_ms, stall_ms;
+    int64_t threads, context, cache_mib, cache_reuse, reserve_tokens, sequences, jobs, jobs_bulk;
+    int64_t step_rows, step_ms, workers, queue_ms, first_token_ms, stall_ms;
     int64_t max_body_bytes, max_connections;
     int64_t drain_delay_ms, drain_timeout_ms, stop_timeout_ms;
     bool allow_remote, print_plan, version, help;

@@ -41,6 +41,8 @@ static struct engine_config engine_config_of(const struct config *config)
         .context = (int32_t)config->context,
         .kv_f32 = strcmp(config->kv_type, "f32") == 0,
         .cache_bytes = (uint64_t)config->cache_mib << 20,
+        .reuse_percent = config->cache_reuse == 0 ? -1 : (int32_t)config->cache_reuse,
+        .reserve_tokens = (int32_t)config->reserve_tokens,
         .sequences = (int32_t)config->sequences,
         .jobs = (int32_t)config->jobs + 1, /* one more for the first forward pass */
         .jobs_bulk = (int32_t)config->jobs_bulk,

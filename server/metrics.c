@@ -261,6 +261,21 @@ static void write_step_kinds(struct buf *out, const struct engine_stats *stats)
         (unsigned long long)steps, (unsigned long long)sum, (unsigned long long)steps);
 }
 
+static void write_reuse(struct buf *out, const struct engine_stats *stats)
+{
+    static const char *const stores[REUSE_STORES] = {
+        [REUSE_PREFIX] = "prefix", [REUSE_CONTEXT] = "context"};
+    family(
+        out, "cache_requests_total", "counter", "Sequences that looked for kept keys and values.");
+    for (int store = 0; store < REUSE_STORES; store++) {
+        const uint64_t counts[] = {stats->reuse_hits[store], stats->reuse_misses[store]};
+        for (int miss = 0; miss < 2; miss++) {
+            buf_printf(out, "magnetd_cache_requests_total{store=\"%s\",result=\"%s\"} %llu\n",
+                stores[store], miss ? "miss" : "hit", (unsigned long long)counts[miss]);
+        }
+    }
+}
+
 static void write_engine(struct buf *out, const struct app *app, const struct engine_stats *stats)
 {
     struct histogram steps = {.count = stats->steps, .sum_s = (double)stats->step_us_sum / 1e6};
@@ -292,7 +307,9 @@ static void write_engine(struct buf *out, const struct app *app, const struct en
     family(out, "cache_pages", "gauge", "Pages of cached keys and values.");
     labelled(out, "cache_pages", "state", "free", stats->pages_free);
     labelled(out, "cache_pages", "state", "used", stats->pages_used);
+    labelled(out, "cache_pages", "state", "kept", stats->pages_kept);
     labelled(out, "cache_pages", "state", "shared", stats->pages_shared);
+    write_reuse(out, stats);
     family(out, "memory_bytes", "gauge", "Memory by pool.");
     for (int pool = 0; pool < MEM_POOL_COUNT; pool++) {
         labelled(out, "memory_bytes", "pool", mem_pool_word((enum mem_pool)pool),

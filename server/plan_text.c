@@ -23,8 +23,9 @@ void plan_text_memory(FILE *file, const struct memory_plan *plan)
     char note[128];
     fprintf(file, "memory plan\n");
     size_line(file, "weights", plan->weights, "");
-    snprintf(note, sizeof(note), "%d pages of %d tokens, %s, context %d", plan->pages,
-        plan->page_slots, plan->kv_f32 ? "f32" : "f16", plan->context);
+    snprintf(note, sizeof(note), "%d pages of %d tokens, %s, context %d, %d kept for reuse",
+        plan->pages, plan->page_slots, plan->kv_f32 ? "f32" : "f16", plan->context,
+        plan->reuse_pages);
     size_line(file, "cache", plan->cache, note);
     snprintf(note, sizeof(note), "%d threads, %d rows a step", plan->threads, plan->step_rows);
     size_line(file, "scratch", plan->scratch, note);

@@ -42,7 +42,7 @@ static void store_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct attention_region *region = context;
     const struct piece *piece = &region->pass->tile->pieces[chunk];
-    for (int32_t i = 0; i < piece->count; i++) {
+    for (int32_t i = 0; i < piece->count && !piece->run->stored; i++) {
         store_row(region->pass, region->l, piece->run, piece->slot_from + i, piece->tile_from + i);
     }
 }

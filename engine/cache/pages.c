@@ -22,7 +22,7 @@ size_t pages_page_bytes(
 
 size_t pages_index_bytes(int32_t count)
 {
-    return (size_t)count * (sizeof(int32_t) + sizeof(uint32_t));
+    return (size_t)count * (2 * sizeof(int32_t) + sizeof(uint32_t));
 }
 
 enum err pages_open(struct pages *pages, enum kv_type type, int32_t layers, int32_t heads_kv,
@@ -43,8 +43,10 @@ enum err pages_open(struct pages *pages, enum kv_type type, int32_t layers, int3
     pages->layer_bytes = pages->head_bytes * (size_t)heads_kv;
     pages->free_list = mem_array(MEM_CACHE, (size_t)count, sizeof(*pages->free_list));
     pages->references = mem_array(MEM_CACHE, (size_t)count, sizeof(*pages->references));
+    pages->sealed = mem_array(MEM_CACHE, (size_t)count, sizeof(*pages->sealed));
     pages->data = mem_array(MEM_CACHE, (size_t)count, pages->page_bytes);
-    if (pages->free_list == NULL || pages->references == NULL || pages->data == NULL) {
+    if (pages->free_list == NULL || pages->references == NULL || pages->sealed == NULL ||
+        pages->data == NULL) {
         pages_close(pages);
         return ERR_NO_MEMORY;
     }
@@ -61,6 +63,7 @@ void pages_close(struct pages *pages)
     }
     mem_free(pages->free_list);
     mem_free(pages->references);
+    mem_free(pages->sealed);
     mem_free(pages->data);
     *pages = (struct pages){0};
 }
@@ -74,6 +77,7 @@ int32_t pages_take(struct pages *pages)
     int32_t page = pages->free_list[pages->free_count];
     ASSERT(pages->references[page] == 0);
     pages->references[page] = 1;
+    pages->sealed[page] = 0;
     return page;
 }
 
@@ -95,6 +99,13 @@ void pages_drop(struct pages *pages, int32_t page)
         pages->free_list[pages->free_count] = page;
         pages->free_count++;
     }
+}
+
+void pages_seal(struct pages *pages, int32_t page, int32_t slots)
+{
+    ASSERT(page >= 0 && page < pages->count && pages->references[page] > 0);
+    ASSERT(slots >= 0 && slots <= pages->page_slots);
+    pages->sealed[page] = MAX(pages->sealed[page], slots);
 }
 
 unsigned char *pages_address(const struct pages *pages, int32_t page)
@@ -179,27 +190,46 @@ bool slots_hold(struct slots *slots, int32_t count)
     return true;
 }
 
-bool slots_share(struct slots *to, const struct slots *from, int32_t count)
+void slots_adopt(struct slots *slots, int32_t page)
 {
-    struct pages *pages = from->pages;
-    int32_t whole = count / pages->page_slots;
-    bool partial = count % pages->page_slots != 0;
-    ASSERT(to->pages == pages && to->page_count == 0);
-    ASSERT(count >= 0 && pages_needed(count, pages->page_slots) <= from->page_count);
-    ASSERT(whole + partial <= to->page_max);
-    if (partial && pages->free_count == 0) {
+    ASSERT(slots->page_count < slots->page_max);
+    pages_reference(slots->pages, page);
+    slots_append(slots, page);
+}
+
+void slots_replace(struct slots *slots, int32_t index, int32_t page)
+{
+    ASSERT(index >= 0 && index < slots->page_count);
+    pages_reference(slots->pages, page);
+    pages_drop(slots->pages, slots->page_ids[index]);
+    slots->page_ids[index] = page;
+    slots->addresses[index] = pages_address(slots->pages, page);
+}
+
+bool slots_own_last(struct slots *slots)
+{
+    ASSERT(slots->page_count > 0);
+    struct pages *pages = slots->pages;
+    int32_t last = slots->page_count - 1;
+    if (pages->references[slots->page_ids[last]] == 1) {
+        return true;
+    }
+    int32_t page = pages_take(pages);
+    if (page < 0) {
         return false;
     }
-    for (int32_t i = 0; i < whole; i++) {
-        pages_reference(pages, from->page_ids[i]);
-        slots_append(to, from->page_ids[i]);
-    }
-    if (partial) {
-        slots_append(to, pages_take(pages));
-        memcpy(to->addresses[whole], from->addresses[whole], pages->page_bytes);
-    }
-    memcpy(to->positions, from->positions, (size_t)count * sizeof(*to->positions));
+    memcpy(pages_address(pages, page), slots->addresses[last], pages->page_bytes);
+    pages_drop(pages, slots->page_ids[last]);
+    slots->page_ids[last] = page;
+    slots->addresses[last] = pages_address(pages, page);
     return true;
+}
+
+void slots_drop_last(struct slots *slots)
+{
+    ASSERT(slots->page_count > 0);
+    slots->page_count--;
+    pages_drop(slots->pages, slots->page_ids[slots->page_count]);
 }
 
 void slots_release(struct slots *slots)

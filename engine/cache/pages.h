@@ -21,6 +21,9 @@ struct pages {
     int32_t count, free_count;
     int32_t *free_list;
     uint32_t *references; /* [count] */
+    /* [count]: leading slots of the page that others may see besides who stored them. They are not
+     * stored again while the page is held. */
+    int32_t *sealed;
     unsigned char *data;
 };
 
@@ -35,6 +38,7 @@ size_t pages_index_bytes(int32_t count);
 int32_t pages_take(struct pages *pages);
 void pages_reference(struct pages *pages, int32_t page);
 void pages_drop(struct pages *pages, int32_t page);
+void pages_seal(struct pages *pages, int32_t page, int32_t slots);
 unsigned char *pages_address(const struct pages *pages, int32_t page);
 int32_t pages_shared(const struct pages *pages); /* pages with more than one reference */
 
@@ -55,10 +59,16 @@ void slots_free(struct slots *slots);
 size_t slots_bytes(int32_t context, int32_t page_slots);
 /* Pages for slots [0, count); false (and nothing changed) when the pool cannot give them. */
 MUST_USE bool slots_hold(struct slots *slots, int32_t count);
-/* `to`, which holds nothing, gets slots [0, count) of `from`: whole pages are shared, a page that
- * ends within them is copied, for `to` will append to it. False (and nothing changed) when the pool
- * cannot give the copy. */
-MUST_USE bool slots_share(struct slots *to, const struct slots *from, int32_t count);
+/* Appends one more reference to a page somebody else filled. Its slots' positions are the caller's
+ * to know. */
+void slots_adopt(struct slots *slots, int32_t page);
+/* Holds `page` instead of the page at `index`, whose slots have the same bits. */
+void slots_replace(struct slots *slots, int32_t index, int32_t page);
+/* The last page becomes a copy of its own, if others hold it too, so that slots can be stored into
+ * it. False (and nothing changed) when the pool cannot give the copy. */
+MUST_USE bool slots_own_last(struct slots *slots);
+/* Drops the last page. */
+void slots_drop_last(struct slots *slots);
 /* Drops every page. */
 void slots_release(struct slots *slots);
 

@@ -145,6 +145,18 @@ static void embed_chunk(void *context, int32_t chunk, int32_t thread)
     }
 }
 
+/* Nothing is stored again that others may be reading. */
+static void check_stores(const struct run *run)
+{
+    const struct pages *pages = run->slots->pages;
+    int32_t slot = run->slot_from, slot_to = run->slot_from + run->row_count;
+    while (slot < slot_to && !run->stored) {
+        ASSERT(slot % pages->page_slots >=
+               pages->sealed[run->slots->page_ids[slot / pages->page_slots]]);
+        slot += pages->page_slots - slot % pages->page_slots;
+    }
+}
+
 static void check_batch(const struct model *model, struct batch *batch)
 {
     int32_t row = 0;
@@ -157,6 +169,7 @@ static void check_batch(const struct model *model, struct batch *batch)
         ASSERT(pages->head_dim == model->info.head_dim);
         ASSERT((int64_t)run->slots->page_count * pages->page_slots >=
                (int64_t)run->slot_from + run->row_count);
+        check_stores(run);
         run->err = ERR_OK;
         row += run->row_count;
     }

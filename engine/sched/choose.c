@@ -15,13 +15,13 @@ enum { SLICE_ROWS = 16 }; /* a slice within a unit has a multiple of so many row
 
 static bool prompt_pending(const struct seq *seq)
 {
-    return seq->stored < seq_prompt_count(seq);
+    return seq->stored < seq_prompt_end(seq);
 }
 
 /* Rows that are known and can run now. */
 static int32_t rows_due(const struct seq *seq)
 {
-    return (prompt_pending(seq) ? seq_prompt_count(seq) : seq->slot_count) - seq->stored;
+    return (prompt_pending(seq) ? seq_prompt_end(seq) : seq->slot_count) - seq->stored;
 }
 
 /* One sampled token to feed: its sequence samples the next one after this step. */
@@ -56,7 +56,7 @@ static double cost_with(const struct scheduler *scheduler, struct load more)
 static void add_rows(struct scheduler *scheduler, struct seq *seq, int32_t count)
 {
     scheduler->load = load_add(scheduler->load, rows_load(seq, count));
-    sched_pass_add(&scheduler->pass, seq, count);
+    sched_pass_add(&scheduler->pass, seq, seq->stored, count, false);
 }
 
 /* ---- decodes ------------------------------------------------------------------------------- */
@@ -69,9 +69,11 @@ static void choose_decodes(struct scheduler *scheduler)
     for (int32_t i = 0; i < count; i++) {
         int32_t index = (turn + i) % count;
         struct seq *seq = &scheduler->seqs[index];
-        if (seq->job == NULL || seq_next(seq, &scheduler->config.tools) != SEQ_ROWS) {
+        if (seq->job == NULL || seq->paused ||
+            seq_next(seq, &scheduler->config.tools) != SEQ_ROWS) {
             continue;
         }
+        ASSERT(memory_suffices(seq));
         if (!decodes(seq)) {
             seq->job->place.pending++;
         } else if (room(scheduler) > 0) {
@@ -182,15 +184,38 @@ static enum given give_block(struct scheduler *scheduler, struct seq *seq, doubl
         return GIVEN_NO_PARK;
     }
     sched_pass_reset(&park->pass);
-    sched_pass_add(&park->pass, seq, block);
+    sched_pass_add(&park->pass, seq, 0, block, false);
     park->owner = seq;
     park->done = park->todo = 0;
     seq->park = park;
     return give_slice(scheduler, park, out_cost);
 }
 
+/* Rows of a reused block that run again for what is read from them: as many as there is room for,
+ * and the first prompt of a step always goes on. */
+static enum given give_rereads(struct scheduler *scheduler, struct seq *seq, double *out_cost)
+{
+    int32_t count = 0, index = seq->reread;
+    for (int32_t slot; room(scheduler) > 0 && (slot = seq_reread(seq, &index)) >= 0; count++) {
+        struct load load = budget_rows(slot, 1, seq->item->context_count);
+        bool first = count == 0 && !scheduler->prompts_chosen;
+        if (!first && cost_with(scheduler, load) > scheduler->limit_us) {
+            break;
+        }
+        *out_cost += budget_share(&scheduler->budget, &load);
+        scheduler->load = load_add(scheduler->load, load);
+        sched_pass_add(&scheduler->pass, seq, slot, 1, true);
+        seq->reread = index;
+    }
+    return count > 0 ? GIVEN : GIVEN_NOTHING;
+}
+
 static enum given give(struct scheduler *scheduler, struct seq *seq, double *out_cost)
 {
+    int32_t index = seq->reread;
+    if (!prompt_pending(seq) && seq_reread(seq, &index) >= 0) {
+        return give_rereads(scheduler, seq, out_cost);
+    }
     if (seq->park != NULL) {
         return give_slice(scheduler, seq->park, out_cost);
     }
@@ -206,7 +231,7 @@ static struct seq *pending_seq(struct scheduler *scheduler, const struct job *jo
     struct seq *oldest = NULL;
     for (int32_t i = 0; job->place.pending > 0 && i < scheduler->config.sequences; i++) {
         struct seq *seq = &scheduler->seqs[i];
-        if (seq->job == job && !seq->chosen &&
+        if (seq->job == job && !seq->chosen && !seq->paused &&
             seq_next(seq, &scheduler->config.tools) == SEQ_ROWS &&
             (oldest == NULL || seq->item_index < oldest->item_index)) {
             oldest = seq;
@@ -236,11 +261,15 @@ static bool serve(struct scheduler *scheduler, struct job *job, int64_t now_us)
             queue_pass_over(&scheduler->queue, job);
             return true;
         }
-        seq = scheduler_start_item(scheduler, job, now_us);
-    }
-    if (seq == NULL) {
-        queue_hold(&scheduler->queue, job, now_us);
-        return true;
+        enum memory_start start = scheduler_start_item(scheduler, job, now_us, &seq);
+        if (start == MEMORY_NO_ROOM) {
+            queue_hold(&scheduler->queue, job, now_us);
+            return true;
+        }
+        if (start == MEMORY_PREFIXED) {
+            queue_pass_over(&scheduler->queue, job);
+            return true;
+        }
     }
     double cost_us = 0;
     enum given given = give(scheduler, seq, &cost_us);
@@ -281,6 +310,8 @@ void choose_rows(struct scheduler *scheduler)
             scheduler->seqs[i].job->place.pending = 0;
         }
     }
+    scheduler->resumed = memory_resume(scheduler);
+    memory_grow(scheduler);
     choose_decodes(scheduler);
     scheduler->limit_us = budget_limit(&scheduler->budget, &scheduler->load);
     while (has_budget(scheduler)) {

@@ -2,16 +2,14 @@
  * The life of jobs and the order of a step (see scheduler.h). Choosing rows is in choose.c, running
  * them in step.c; this file owns how items start and jobs end.
  *
- * The decision that surprises: pages are held for a sequence's whole possible length when it
- * starts. That costs concurrency when budgets are generous, and buys that nothing running can ever
- * be stuck for memory or has to be thrown out again.
+ * The decision that surprises: a sequence is filled in before it is known whether it can start. Its
+ * slots say what memory it needs, and giving it up again costs no more than a copy of its prompt.
  */
 #include "engine/sched/scheduler.h"
 
 #include <string.h>
 #include "engine/base/assert.h"
 #include "engine/engine.h"
-#include "engine/plan_check.h"
 #include "engine/sched/scheduler_private.h"
 
 enum { SLOTS_KEPT_SHARE = 8 };
@@ -59,7 +57,10 @@ enum err scheduler_open(const struct sched_config *config, const struct sched_ho
     scheduler->host = *host;
     scheduler->jobs = mem_array(MEM_JOBS, (size_t)config->jobs, sizeof(struct job *));
     budget_init(&scheduler->budget, config->step_us);
-    enum err err = open_seq_pool(scheduler);
+    enum err err = reuse_open(&scheduler->reuse, config->pages, config->reuse_pages);
+    if (err == ERR_OK) {
+        err = open_seq_pool(scheduler);
+    }
     if (err == ERR_OK) {
         err = queue_open(&scheduler->queue, config->jobs);
     }
@@ -81,6 +82,7 @@ void scheduler_close(struct scheduler *scheduler)
     }
     step_close(scheduler);
     close_seq_pool(scheduler);
+    reuse_close(&scheduler->reuse);
     queue_close(&scheduler->queue);
     mem_free(scheduler->jobs);
     mem_free(scheduler);
@@ -142,11 +144,7 @@ static void finish_job(struct scheduler *scheduler, int32_t index)
 
 static void free_seq(struct scheduler *scheduler, struct seq *seq)
 {
-    if (seq->park != NULL) {
-        seq->park->owner = NULL;
-        seq->park = NULL;
-    }
-    slots_release(&seq->slots);
+    memory_release(scheduler, seq);
     seq->job = NULL;
     scheduler->running--;
 }
@@ -257,20 +255,22 @@ static int32_t slots_kept(const struct scheduler *scheduler, const struct job *j
     return scheduler->config.sequences / SLOTS_KEPT_SHARE;
 }
 
-struct seq *scheduler_start_item(struct scheduler *scheduler, struct job *job, int64_t now_us)
+enum memory_start scheduler_start_item(
+    struct scheduler *scheduler, struct job *job, int64_t now_us, struct seq **out_seq)
 {
     ASSERT(job->items_started < job->plan.item_count);
     const struct plan_item *item = &job->plan.items[job->items_started];
     if (scheduler->running >= scheduler->config.sequences - slots_kept(scheduler, job)) {
-        return NULL;
+        return MEMORY_NO_ROOM;
     }
     struct seq *seq = free_seq_slot(scheduler);
     ASSERT(seq != NULL);
-    /* The last appended token is never fed, but a step after it may feed it: hold its page too. */
-    if (!slots_hold(&seq->slots, plan_item_slots(item))) {
-        return NULL;
-    }
     seq_start(seq, job, job->items_started, &scheduler->config.tools);
+    enum memory_start start = memory_start(scheduler, seq);
+    if (start != MEMORY_STARTED) {
+        seq->job = NULL;
+        return start;
+    }
     if (job->items_started == 0) {
         job->times.started = now_us;
         scheduler->counters.left_queue[job->place.service_class]++;
@@ -278,7 +278,8 @@ struct seq *scheduler_start_item(struct scheduler *scheduler, struct job *job, i
     job->items_started++;
     scheduler->running++;
     scheduler->counters.prompt_tokens[job->plan.kind] += (uint64_t)item->token_count;
-    return seq;
+    *out_seq = seq;
+    return MEMORY_STARTED;
 }
 
 bool scheduler_step(struct scheduler *scheduler)
@@ -308,9 +309,13 @@ void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *sta
         stats->prompt_tokens[k] = counters->prompt_tokens[k];
         stats->generated_tokens[k] = counters->generated_tokens[k];
         stats->step_rows[k] = counters->step_rows[k];
+        stats->cached_tokens[k] = counters->cached_tokens[k];
     }
     memcpy(stats->step_kinds, counters->step_kinds, sizeof stats->step_kinds);
     memcpy(stats->step_us_buckets, counters->step_us_buckets, sizeof stats->step_us_buckets);
+    memcpy(stats->reuse_hits, counters->reuse_hits, sizeof stats->reuse_hits);
+    memcpy(stats->reuse_misses, counters->reuse_misses, sizeof stats->reuse_misses);
+    stats->preemptions = counters->preemptions;
     stats->steps = counters->steps;
     stats->step_us_sum = counters->step_us_sum;
     stats->last_step_us = counters->last_step_us;
@@ -319,7 +324,8 @@ void scheduler_stats(const struct scheduler *scheduler, struct engine_stats *sta
     stats->sequences_running = (uint32_t)scheduler->running;
     const struct pages *pages = scheduler->config.pages;
     stats->pages_free = (uint32_t)pages->free_count;
-    stats->pages_used = (uint32_t)(pages->count - pages->free_count);
+    stats->pages_kept = (uint32_t)reuse_idle(&scheduler->reuse);
+    stats->pages_used = (uint32_t)(pages->count - pages->free_count) - stats->pages_kept;
     stats->pages_shared = (uint32_t)pages_shared(pages);
     stats->work_waiting = scheduler->job_count > 0;
 }

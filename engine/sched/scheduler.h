@@ -5,15 +5,16 @@
  *
  * A step, in this order:
  *     1 cancelled and late jobs end
- *     2 rows are chosen: decodes first, then, within the budget (budget.h), those of whoever is
+ *     2 preempted sequences come back as pages allow, and those that grow take pages, at the
+ *       expense of others when none is left (memory.h)
+ *     3 rows are chosen: decodes first, then, within the budget (budget.h), those of whoever is
  *       next (queue.h). An item starts when it is given its first rows, not before, so nothing that
- *       merely waits takes up a sequence. It then holds every page it can come to need, so a
- *       started sequence never waits for memory.
- *     3 a context block that does not fit the budget runs in slices of rows and units, in passes of
+ *       merely waits takes up a sequence.
+ *     4 a context block that does not fit the budget runs in slices of rows and units, in passes of
  *       its own
- *     4 forward pass(es)
- *     5 rows that are read: pooling, scores, saved rows
- *     6 logits for every sequence that is due: label, score, sample; results go out
+ *     5 forward pass(es)
+ *     6 rows that are read: pooling, scores, saved rows
+ *     7 logits for every sequence that is due: label, score, sample; results go out
  *
  * One thread owns a scheduler. It reaches the network, the clock and the taker of finished jobs
  * through struct sched_host, which tests fake.
@@ -49,6 +50,8 @@ struct sched_config {
     int32_t step_rows; /* rows of one pass at most */
     int64_t step_us;   /* a step without decodes; 0 = BUDGET_STEP_US */
     struct pages *pages;
+    int32_t reuse_pages;     /* most pages kept for later requests; 0 = none */
+    int32_t reserve_tokens;  /* tokens beyond the prompt that pages are held for from the start */
     struct threads *threads; /* for sampling in parallel */
     struct seq_tools tools;
 };

@@ -3,8 +3,10 @@
 #ifndef ENGINE_SCHED_SCHEDULER_PRIVATE_H
 #define ENGINE_SCHED_SCHEDULER_PRIVATE_H
 
+#include "engine/cache/reuse.h"
 #include "engine/engine.h"
 #include "engine/sched/budget.h"
+#include "engine/sched/memory.h"
 #include "engine/sched/queue.h"
 #include "engine/sched/scheduler.h"
 
@@ -22,6 +24,8 @@ enum {
 struct sched_counters {
     uint64_t completed[KIND_COUNT], cancelled[KIND_COUNT], failed[KIND_COUNT];
     uint64_t prompt_tokens[KIND_COUNT], generated_tokens[KIND_COUNT], step_rows[KIND_COUNT];
+    uint64_t cached_tokens[KIND_COUNT], preemptions;
+    uint64_t reuse_hits[REUSE_STORES], reuse_misses[REUSE_STORES];
     uint64_t step_kinds[KIND_COUNT + 1];
     uint64_t left_queue[CLASS_COUNT];
     uint64_t steps, step_us_sum, step_us_buckets[STEP_US_BUCKETS];
@@ -41,8 +45,8 @@ struct sched_pass {
     struct batch batch;
     int32_t *tokens, *positions; /* [rows_max] */
     float **x;                   /* [rows_max] */
-    struct run *runs;            /* [sequences] */
-    struct seq **run_seqs;       /* [sequences] */
+    struct run *runs;            /* [runs_max] */
+    struct seq **run_seqs;       /* [runs_max] */
     struct row_read *reads;      /* [rows_max] */
     struct sched_read *read_of;  /* [rows_max] */
     float *residuals;            /* [rows_max, hidden] */
@@ -66,6 +70,8 @@ struct scheduler {
     struct budget budget;
     struct seq *seqs;
     int32_t running;
+    struct reuse reuse;
+    uint64_t age; /* of the newest sequence */
 
     struct sched_pass pass; /* whole passes, at most step_rows rows */
     struct sched_park parks[PARKS];
@@ -74,6 +80,7 @@ struct scheduler {
     int32_t slice_rows;  /* of the widest of them */
     double limit_us;     /* this step's budget */
     bool prompts_chosen; /* in this step: some prompt goes on */
+    bool resumed;        /* in this step: nobody who was preempted waits for pages */
     int32_t decode_turn; /* which sequence's decode is taken first, when not all fit a pass */
     float *logits;       /* [LOGITS_ROWS, vocab] */
     struct sample_scratch **sample_scratch; /* [threads] */
@@ -89,13 +96,16 @@ uint64_t step_bytes(const struct sched_config *config, int32_t threads);
 bool step_run(struct scheduler *scheduler);
 
 void sched_pass_reset(struct sched_pass *pass);
-/* Adds slots [stored, stored + count) of a sequence as one run. */
-void sched_pass_add(struct sched_pass *pass, struct seq *seq, int32_t count);
+/* Adds slots [slot_from, slot_from + count) of a sequence as one run: the next ones, or `again` for
+ * what is read from them. */
+void sched_pass_add(
+    struct sched_pass *pass, struct seq *seq, int32_t slot_from, int32_t count, bool again);
 
 /* Fills the pass and sets what each park has to do in this step. */
 void choose_rows(struct scheduler *scheduler);
 
-/* Starts the job's next item; NULL when sequences or pages do not suffice. */
-struct seq *scheduler_start_item(struct scheduler *scheduler, struct job *job, int64_t now_us);
+/* Starts the job's next item; MEMORY_NO_ROOM also when sequences do not suffice. */
+MUST_USE enum memory_start scheduler_start_item(
+    struct scheduler *scheduler, struct job *job, int64_t now_us, struct seq **out_seq);
 
 #endif

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 #include "engine/base/assert.h"
+#include "engine/plan_check.h"
 #include "engine/sample/labels.h"
 
 static const struct plan_step *current_step(const struct seq *seq)
@@ -38,7 +39,10 @@ void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struc
     seq->result = &job->results[item_index];
     seq->item_index = item_index;
     seq->slot_count = item->token_count;
-    seq->stored = 0;
+    seq->slots_max = plan_item_slots(item);
+    seq->stored = seq->taken = seq->cached = 0;
+    seq->reread = item->step_count + 1;
+    seq->paused = false;
     seq->park = NULL;
     seq->chosen = false;
     seq->err = ERR_OK;
@@ -121,10 +125,15 @@ static enum seq_need need_logits(const struct seq *seq)
     return seq->hidden_ready ? SEQ_LOGITS : SEQ_ROWS;
 }
 
-static bool events_full(const struct seq *seq)
+bool seq_blocked(const struct seq *seq)
 {
     struct ring *events = &seq->job->events;
     return seq->job->plan.stream && ring_count(events) >= events->capacity;
+}
+
+int32_t seq_prompt_end(const struct seq *seq)
+{
+    return MAX(seq_prompt_count(seq), seq->taken);
 }
 
 enum seq_need seq_next(struct seq *seq, const struct seq_tools *tools)
@@ -132,7 +141,8 @@ enum seq_need seq_next(struct seq *seq, const struct seq_tools *tools)
     if (seq->err != ERR_OK) {
         return SEQ_DONE;
     }
-    if (seq->stored < seq_prompt_count(seq)) {
+    int32_t index = seq->reread;
+    if (seq->stored < seq_prompt_end(seq) || seq_reread(seq, &index) >= 0) {
         return SEQ_ROWS;
     }
     while (seq->step < seq->item->step_count) {
@@ -151,7 +161,7 @@ enum seq_need seq_next(struct seq *seq, const struct seq_tools *tools)
         } else if (step->kind == STEP_DECODE && step->tokens_max == 0) {
             current_result(seq)->finish = FINISH_LENGTH;
             close_step(seq);
-        } else if (step->kind == STEP_DECODE && events_full(seq)) {
+        } else if (step->kind == STEP_DECODE && seq_blocked(seq)) {
             return SEQ_WAITS;
         } else {
             return need_logits(seq);
@@ -442,6 +452,9 @@ bool seq_scores_slot(const struct seq *seq, int32_t slot)
 bool seq_reads_slot(const struct seq *seq, int32_t slot)
 {
     const struct plan_item *item = seq->item;
+    if (slot < seq->taken) {
+        return false;
+    }
     if (slot < item->token_count) {
         if (item->token_vectors || pools_slot(item, slot)) {
             return true;
@@ -500,8 +513,9 @@ void seq_take_score(
 void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t stored)
 {
     int32_t prompt = seq_prompt_count(seq);
-    bool prompt_completed = seq->stored < prompt && stored >= prompt;
+    bool prompt_completed = seq->taken < prompt && stored >= prompt;
     seq->stored = stored;
+    seq->taken = MAX(seq->taken, stored);
     if (!prompt_completed || seq->result->vector == NULL) {
         return;
     }
@@ -520,4 +534,71 @@ void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t sto
     if (err != ERR_OK) {
         seq_fail(seq, err, "the vector holds a number that is not finite");
     }
+}
+
+/* ---- K/V that come and go ------------------------------------------------------------------ */
+
+int32_t seq_reuse_limit(const struct seq *seq)
+{
+    const struct plan_item *item = seq->item;
+    int32_t block = item->context_count, last = item->token_count - 1;
+    if (item->prompt_logprobs || item->token_vectors ||
+        (block > 0 && item->pooling != POOLING_NONE)) {
+        return 0;
+    }
+    int32_t limit = block == item->token_count ? block : last;
+    for (int32_t s = 0; s < item->step_count; s++) {
+        int32_t row = item->steps[s].read_row;
+        limit = row >= block ? MIN(limit, row) : limit;
+    }
+    for (int32_t slot = 0; item->pooling != POOLING_NONE && slot < limit; slot++) {
+        if (pools_slot(item, slot)) {
+            return slot;
+        }
+    }
+    return limit;
+}
+
+/* Vectors are asked for in bulk and once: their pages would only push out those of others. */
+bool seq_shares(const struct seq *seq)
+{
+    return seq->item->step_count > 0 && seq->item->pooling == POOLING_NONE;
+}
+
+void seq_attach(struct seq *seq, int32_t stored)
+{
+    ASSERT(seq->stored == 0 && stored <= seq_prompt_end(seq));
+    if (stored > seq->taken) {
+        seq->cached = stored;
+        seq->reread = 0;
+        seq->taken = stored;
+    }
+    seq->stored = stored;
+}
+
+void seq_detach(struct seq *seq)
+{
+    seq->stored = 0;
+}
+
+/* Row that step `index` reads; behind the steps: the prompt's last row, if a step may read that for
+ * want of a row of its own. */
+static int32_t reread_row(const struct seq *seq, int32_t index)
+{
+    const struct plan_item *item = seq->item;
+    if (index < item->step_count) {
+        return item->steps[index].read_row;
+    }
+    return plan_item_saved(item) < item->step_count ? item->token_count - 1 : -1;
+}
+
+int32_t seq_reread(const struct seq *seq, int32_t *index)
+{
+    while (seq->stored >= seq->item->context_count && *index <= seq->item->step_count) {
+        int32_t row = reread_row(seq, (*index)++);
+        if (row >= 0 && row < seq->cached) {
+            return row;
+        }
+    }
+    return -1;
 }

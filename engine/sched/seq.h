@@ -10,6 +10,10 @@
  * slot_count tokens are known, the first `stored` of them have K/V. A prediction is made from a
  * hidden row: `hidden` of the newest row, or the row saved from the prompt for a step with a
  * read_row. The last token of a gap is fed only when a later step needs rows after it.
+ *
+ * K/V may come from elsewhere (the reuse store) and may be lost again (preemption). What was read
+ * from a row is read once: rows before `taken` are computed again for their K/V alone, so that a
+ * preempted sequence goes on as if nothing had happened.
  */
 #ifndef ENGINE_SCHED_SEQ_H
 #define ENGINE_SCHED_SEQ_H
@@ -34,6 +38,12 @@ struct seq {
     struct slots slots;
     int32_t *tokens; /* [context] in slot order; the sampler's history too */
     int32_t slot_count, stored;
+    int32_t slots_max; /* slots it can come to need */
+    int32_t taken;     /* rows [0, taken) are consumed; at least `stored` except after preemption */
+    int32_t cached;    /* prompt rows whose K/V were found when it started */
+    int32_t reread;    /* next of the rows to read again (seq_reread) */
+    bool paused;       /* preempted: it holds no pages and waits to be resumed */
+    uint64_t age;      /* order of starting; kept through preemption */
     struct sched_park *park; /* where the residuals of a context block lie that runs in slices */
     bool chosen;             /* has its rows of this step */
     enum err err;
@@ -73,7 +83,7 @@ struct seq_tools {
     int32_t end_count;
 };
 
-/* Starts an item in a free pool slot. Pages are held by the caller. */
+/* Starts an item in a free pool slot. Pages are the caller's to hold before rows are computed. */
 void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struct seq_tools *tools);
 /* Opens steps as far as possible without numbers, and says what is missing. */
 enum seq_need seq_next(struct seq *seq, const struct seq_tools *tools);
@@ -98,6 +108,23 @@ void seq_take_score(
     struct seq *seq, const struct seq_tools *tools, int32_t slot, const float *logits);
 /* Rows up to `stored` are computed; hands out the pooled vector when the prompt is complete. */
 void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t stored);
+/* Prompt rows whose K/V may come from the reuse store: causal rows up to the first one that
+ * something is read from, or a context block as a whole. 0 = none. */
+int32_t seq_reuse_limit(const struct seq *seq);
+/* Whether others may start from what this sequence has stored. */
+bool seq_shares(const struct seq *seq);
+/* The K/V of rows [0, stored) are in the pages, from the reuse store. */
+void seq_attach(struct seq *seq, int32_t stored);
+/* The pages are gone; all that was made of them stays. */
+void seq_detach(struct seq *seq);
+/* Rows of a reused context block that predictions are made from: their hidden states were not kept,
+ * so each is computed once more over the stored K/V. Returns the slot of the next one at *index or
+ * later and moves *index behind it; -1 when there is none (now). */
+int32_t seq_reread(const struct seq *seq, int32_t *index);
+/* Rows that are computed as a prompt is: the prompt, and what preemption made it lose. */
+int32_t seq_prompt_end(const struct seq *seq);
+/* A stream whose client must read first. */
+bool seq_blocked(const struct seq *seq);
 /* Ends the item early with an error; the first error wins. */
 void seq_fail(struct seq *seq, enum err err, const char *text);
 

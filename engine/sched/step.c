@@ -50,17 +50,18 @@ void sched_pass_reset(struct sched_pass *pass)
     };
 }
 
-void sched_pass_add(struct sched_pass *pass, struct seq *seq, int32_t count)
+void sched_pass_add(
+    struct sched_pass *pass, struct seq *seq, int32_t slot_from, int32_t count, bool again)
 {
     struct batch *batch = &pass->batch;
     int32_t row_from = batch->row_count;
     ASSERT(count > 0 && row_from + count <= pass->rows_max);
     for (int32_t i = 0; i < count; i++) {
         int32_t row = row_from + i;
-        int32_t slot = seq->stored + i;
+        int32_t slot = slot_from + i;
         pass->tokens[row] = seq->tokens[slot];
         pass->positions[row] = seq->slots.positions[slot];
-        if (seq_reads_slot(seq, slot)) {
+        if (again || seq_reads_slot(seq, slot)) {
             int32_t read = batch->read_count++;
             pass->reads[read] = (struct row_read){.row = row, .layer = -1, .hidden = pass->x[row]};
             pass->read_of[read] =
@@ -71,9 +72,10 @@ void sched_pass_add(struct sched_pass *pass, struct seq *seq, int32_t count)
     pass->runs[batch->run_count++] = (struct run){
         .row_from = row_from,
         .row_count = count,
-        .slot_from = seq->stored,
+        .slot_from = slot_from,
         .context_count = seq->item->context_count,
         .slots = &seq->slots,
+        .stored = again,
     };
     batch->row_count += count;
 }
@@ -118,7 +120,7 @@ static bool parks_open(struct scheduler *scheduler)
 
 uint64_t step_bytes(const struct sched_config *config, int32_t threads)
 {
-    return pass_bytes(config->step_rows, config->sequences, config->tools.hidden) +
+    return pass_bytes(config->step_rows, config->step_rows, config->tools.hidden) +
            parks_bytes(config) +
            (uint64_t)LOGITS_ROWS * (uint64_t)config->tools.vocab * sizeof(float) +
            (uint64_t)threads * sample_scratch_bytes(config->tools.vocab);
@@ -133,7 +135,7 @@ enum err step_open(struct scheduler *scheduler)
     scheduler->sample_scratch =
         mem_array(MEM_SCRATCH, (size_t)threads, sizeof *scheduler->sample_scratch);
     if (scheduler->logits == NULL || scheduler->sample_scratch == NULL ||
-        !pass_open(&scheduler->pass, config->step_rows, config->sequences, config->tools.hidden) ||
+        !pass_open(&scheduler->pass, config->step_rows, config->step_rows, config->tools.hidden) ||
         !parks_open(scheduler)) {
         return ERR_NO_MEMORY;
     }
@@ -210,8 +212,11 @@ static void pass_consume(struct scheduler *scheduler, struct sched_pass *pass)
         const struct run *run = &pass->runs[r];
         struct seq *seq = pass->run_seqs[r];
         scheduler->counters.step_rows[seq->job->plan.kind] += (uint64_t)run->row_count;
-        if (seq->err == ERR_OK) {
+        if (seq->err == ERR_OK && !run->stored) {
             seq_rows_stored(seq, tools, run->slot_from + run->row_count);
+        }
+        if (run->slot_from < seq_prompt_count(seq) && !run->stored) {
+            memory_share(scheduler, seq);
         }
         if (seq->stored >= seq_prompt_count(seq) && seq->job->times.prompt_done == 0) {
             seq->job->times.prompt_done = now;

@@ -101,6 +101,7 @@ static void test_hold_all_or_nothing(void **state)
     pages_close(&pages);
 }
 
+/* A page that two hold is nobody's to store into; a copy of one's own is. */
 static void test_share(void **state)
 {
     struct pages pages;
@@ -108,38 +109,40 @@ static void test_share(void **state)
     open_pool(&pages, KV_F16, 4);
     assert_int_equal(slots_init(&from, &pages, 3 * PAGE_SLOTS), ERR_OK);
     assert_int_equal(slots_init(&to, &pages, 3 * PAGE_SLOTS), ERR_OK);
-    int32_t count = PAGE_SLOTS + 5; /* one whole page, one partly filled */
-    assert_true(slots_hold(&from, count));
+    assert_true(slots_hold(&from, 2 * PAGE_SLOTS));
     memset(from.addresses[1], 0x5a, pages.page_bytes);
-    for (int32_t i = 0; i < count; i++) {
-        from.positions[i] = 100 + i;
-    }
-    assert_true(slots_share(&to, &from, count));
+    slots_adopt(&to, from.page_ids[0]);
+    slots_adopt(&to, from.page_ids[1]);
     assert_int_equal(to.page_count, 2);
+    assert_ptr_equal(to.addresses[1], from.addresses[1]);
+    assert_int_equal(pages_shared(&pages), 2);
+    assert_int_equal(pages.free_count, 2); /* sharing costs no page */
+
+    assert_true(slots_own_last(&to));
     assert_int_equal(to.page_ids[0], from.page_ids[0]);
     assert_int_not_equal(to.page_ids[1], from.page_ids[1]);
     assert_memory_equal(to.addresses[1], from.addresses[1], pages.page_bytes);
-    assert_memory_equal(to.positions, from.positions, (size_t)count * sizeof(int32_t));
+    assert_int_equal(pages_shared(&pages), 1);
+    int32_t own = to.page_ids[1];
+    assert_true(slots_own_last(&to)); /* it is already */
+    assert_int_equal(to.page_ids[1], own);
+
+    slots_replace(&to, 1, from.page_ids[1]);
+    assert_ptr_equal(to.addresses[1], from.addresses[1]);
+    assert_int_equal(pages.free_count, 2);
+    assert_int_equal(pages_take(&pages) >= 0, 1);
+    assert_int_equal(pages_take(&pages) >= 0, 1);
+    assert_false(slots_own_last(&to)); /* no page is left for the copy */
+    assert_ptr_equal(to.addresses[1], from.addresses[1]);
+    slots_drop_last(&to);
+    assert_int_equal(to.page_count, 1);
     assert_int_equal(pages_shared(&pages), 1);
 
     slots_release(&from);
-    assert_int_equal(pages.free_count, 2);
     assert_int_equal(pages_shared(&pages), 0);
-    slots_release(&to);
-    assert_int_equal(pages.free_count, 4);
-
-    /* Whole pages need no copy and so no free page; a partly filled one does. */
-    assert_true(slots_hold(&from, 2 * PAGE_SLOTS));
-    assert_true(slots_share(&to, &from, 2 * PAGE_SLOTS));
-    assert_int_equal(pages.free_count, 2);
-    slots_release(&to);
-    assert_int_equal(pages_take(&pages) >= 0, 1);
-    assert_int_equal(pages_take(&pages) >= 0, 1);
-    assert_false(slots_share(&to, &from, PAGE_SLOTS + 1));
-    assert_int_equal(to.page_count, 0);
-    assert_true(slots_share(&to, &from, PAGE_SLOTS));
-    assert_int_equal(pages_shared(&pages), 1);
+    assert_int_equal(pages.free_count, 1);
     slots_free(&to);
+    assert_int_equal(pages.free_count, 2);
     slots_free(&from);
     pages_close(&pages);
 }
@@ -149,7 +152,7 @@ static void test_no_memory(void **state)
     uint64_t before = mem_bytes(MEM_CACHE) + mem_bytes(MEM_JOBS);
     struct pages pages;
     struct slots slots;
-    for (uint64_t nth = 1; nth <= 3; nth++) {
+    for (uint64_t nth = 1; nth <= 4; nth++) {
         mem_fail_after(nth, 0);
         assert_int_equal(
             pages_open(&pages, KV_F32, LAYERS, HEADS_KV, HEAD_DIM, PAGE_SLOTS, 2), ERR_NO_MEMORY);

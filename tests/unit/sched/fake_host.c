@@ -48,8 +48,11 @@ static void progress(void *context, struct job *job)
     host->progress_count++;
 }
 
+enum { RESERVE_TOKENS = 64 };
+
 static void open_host(struct fake_host *host, int32_t sequences, int32_t page_count,
-    int32_t step_rows, int32_t threads, int32_t context)
+    int32_t step_rows, int32_t threads, int32_t context, int32_t reuse_pages,
+    int32_t reserve_tokens)
 {
     memset(host, 0, sizeof *host);
     host->context = context;
@@ -65,6 +68,8 @@ static void open_host(struct fake_host *host, int32_t sequences, int32_t page_co
         .context = context,
         .step_rows = step_rows,
         .pages = &host->pages,
+        .reuse_pages = reuse_pages,
+        .reserve_tokens = reserve_tokens,
         .threads = host->threads,
         .tools = {.tokenizer = host->tokenizer,
             .kernels = &host->kernels,
@@ -86,13 +91,21 @@ static void open_host(struct fake_host *host, int32_t sequences, int32_t page_co
 void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_count,
     int32_t step_rows, int32_t threads)
 {
-    open_host(host, sequences, page_count, step_rows, threads, FAKE_CONTEXT);
+    open_host(
+        host, sequences, page_count, step_rows, threads, FAKE_CONTEXT, page_count, RESERVE_TOKENS);
 }
 
 void fake_host_open_long(struct fake_host *host, int32_t sequences, int32_t page_count,
     int32_t step_rows, int32_t context)
 {
-    open_host(host, sequences, page_count, step_rows, 1, context);
+    open_host(host, sequences, page_count, step_rows, 1, context, page_count, RESERVE_TOKENS);
+}
+
+void fake_host_open_cache(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t threads, int32_t reuse_pages, int32_t reserve_tokens)
+{
+    open_host(
+        host, sequences, page_count, step_rows, threads, FAKE_CONTEXT, reuse_pages, reserve_tokens);
 }
 
 void fake_host_close(struct fake_host *host)

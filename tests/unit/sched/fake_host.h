@@ -36,6 +36,9 @@ void fake_host_open(struct fake_host *host, int32_t sequences, int32_t page_coun
 /* With sequences of up to `context` slots instead of FAKE_CONTEXT. */
 void fake_host_open_long(struct fake_host *host, int32_t sequences, int32_t page_count,
     int32_t step_rows, int32_t context);
+/* The same with a reuse store of that many pages, holding pages for that many tokens at a start. */
+void fake_host_open_cache(struct fake_host *host, int32_t sequences, int32_t page_count,
+    int32_t step_rows, int32_t threads, int32_t reuse_pages, int32_t reserve_tokens);
 void fake_host_close(struct fake_host *host);
 
 /* A job with its own rings, outside any pool: plan set by the caller, then submitted. */

@@ -110,9 +110,10 @@ static void store_run(
     for (int32_t i = 0; i < run->row_count; i++) {
         int32_t row = run->row_from + i, slot = run->slot_from + i;
         check_row(network, batch, run, i, 2 * layer);
-        uint32_t holders = pages->references[run->slots->page_ids[slot / pages->page_slots]];
-        if (holders != 1) {
-            broken(network, "slot %d is written to a page of %u holders", slot, holders);
+        int32_t sealed = pages->sealed[run->slots->page_ids[slot / pages->page_slots]];
+        if (!run->stored && slot % pages->page_slots < sealed) {
+            broken(
+                network, "slot %d is written, but others see %d slots of its page", slot, sealed);
         }
         struct record record = {.value = mix(state_get(batch->x[row]), (uint64_t)layer),
             .layer = layer,
@@ -123,7 +124,11 @@ static void store_run(
             run->err = ERR_NON_FINITE;
             record.check ^= 1;
         }
-        memcpy(slot_address(run, layer, slot), &record, sizeof record);
+        if (!run->stored) {
+            memcpy(slot_address(run, layer, slot), &record, sizeof record);
+        } else if (memcmp(slot_address(run, layer, slot), &record, sizeof record) != 0) {
+            broken(network, "slot %d is not stored as it would be again", slot);
+        }
         batch->x[row][LANE_UNIT] += 1;
     }
 }

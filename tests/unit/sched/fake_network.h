@@ -6,7 +6,7 @@
  *
  * It also checks what it is given. A record names its layer, slot and position, so a stale or
  * foreign one is found when it is read; a residual names the row and the unit it belongs to, so
- * mixed-up or repeated slices are found; a page that somebody else holds too must not be written.
+ * mixed-up or repeated slices are found; a slot that others see must not be written.
  * The first violation is left in `broken`, and the test says what happens then.
  *
  * Like the real one it clears run->err at the start of every pass, skips runs that failed, and

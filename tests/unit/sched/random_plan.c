@@ -107,6 +107,43 @@ void random_plan(struct random_plan *p, struct dice *dice, int32_t vocab)
     makers[roll(dice, 4)](p, dice);
 }
 
+/* More items on the same prompt: samples, or for blocks gaps of their own. */
+static void add_items(struct random_plan *p, struct dice *dice)
+{
+    const struct plan_item first = p->items[0];
+    p->plan.item_count = 1 + roll(dice, 3);
+    for (int32_t i = 1; i < p->plan.item_count; i++) {
+        p->items[i] = first;
+        p->items[i].sampling.sample_index = (uint32_t)i;
+    }
+    if (p->plan.kind == KIND_INFILL && first.step_count <= PLAN_STEPS / 2) {
+        for (int32_t s = 0; s < first.step_count; s++) {
+            struct plan_step *step = &p->steps[PLAN_STEPS / 2 + s];
+            *step = p->steps[s];
+            step->read_row = roll(dice, first.token_count);
+        }
+        p->items[1].steps = p->steps + PLAN_STEPS / 2;
+    }
+}
+
+void related_plan(struct random_plan *p, struct dice *dice, int32_t vocab)
+{
+    struct dice family = {.seed = 500 + (uint64_t)roll(dice, 12)};
+    random_plan(p, &family, vocab);
+    if (p->plan.kind == KIND_GENERATE) {
+        p->steps[0].tokens_max += roll(dice, 90);
+        p->steps[0].ban_end = roll(dice, 2) == 0;
+    }
+    if (p->plan.kind != KIND_EMBED) {
+        add_items(p, dice);
+    }
+    if (roll(dice, 2) == 0) {
+        p->tokens[roll(dice, PLAN_TOKENS)] = 3 + roll(dice, vocab - 3);
+    }
+    p->plan.cache_salt = (uint64_t)(roll(dice, 4) == 0);
+    p->plan.cache_off = roll(dice, 8) == 0;
+}
+
 static void assert_same_step(
     const struct plan_step *step, const struct step_result *a, const struct step_result *b)
 {

@@ -23,6 +23,9 @@ struct random_plan {
 
 /* A plan that is valid for a vocabulary of that size (at least 300) and a context of 256. */
 void random_plan(struct random_plan *p, struct dice *dice, int32_t vocab);
+/* A plan that often begins like others, or is one of them again: of a few families, with several
+ * items on one prompt, a token changed, other gaps. */
+void related_plan(struct random_plan *p, struct dice *dice, int32_t vocab);
 /* Fails the test unless both jobs completed with the same bits. */
 void assert_same_results(const struct job *a, const struct job *b);
 

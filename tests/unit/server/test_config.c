@@ -46,10 +46,10 @@ static void test_defaults(void **state)
 static void test_bounds_of_every_number(void **state)
 {
     (void)state;
-    static const char *const flags[] = {"port", "threads", "context", "cache-mib", "sequences",
-        "jobs", "jobs-bulk", "step-rows", "step-ms", "queue-ms", "first-token-ms", "stall-ms",
-        "workers", "max-body-bytes", "max-connections", "drain-delay-ms", "drain-timeout-ms",
-        "stop-timeout-ms"};
+    static const char *const flags[] = {"port", "threads", "context", "cache-mib", "cache-reuse",
+        "reserve-tokens", "sequences", "jobs", "jobs-bulk", "step-rows", "step-ms", "queue-ms",
+        "first-token-ms", "stall-ms", "workers", "max-body-bytes", "max-connections",
+        "drain-delay-ms", "drain-timeout-ms", "stop-timeout-ms"};
     for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
         struct config config;
         struct err_info info;
