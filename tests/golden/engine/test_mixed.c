@@ -1,9 +1,11 @@
 /*
  * Goal: in one engine, requests of all four kinds share forward passes, and no answer depends on
- * who shared them, on the number of threads or on the size of a step.
- * Method: random plans run one at a time on one thread; then all of them are queued behind a start
- * gate and released at once on other engines over the same weights. Answers are compared bit for
- * bit, and the histogram of kinds per step must show steps with more than one.
+ * who shared them, on the number of threads, on the size of a step, on keys and values that were
+ * found instead of computed, or on how often a sequence was put back and computed again.
+ * Method: random plans, many of which begin alike, run one at a time on one thread of an engine
+ * that reuses nothing; then all of them are queued behind a start gate and released at once on
+ * other engines over the same weights. Answers are compared bit for bit, and counters must show
+ * that what the test is about happened: kinds that shared steps, tokens found, sequences preempted.
  *
  * usage: test_mixed MODEL JOBS; exits 77 when the model is absent.
  */
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "engine/cache/pages.h"
 #include "engine/engine.h"
 #include "tests/unit/sched/random_plan.h"
 
@@ -53,12 +56,13 @@ static struct job *submit(struct engine *engine, const struct plan *plan)
 static int setup(void **state)
 {
     (void)state;
-    alone_engine = open_engine((struct engine_config){.threads = 1});
+    alone_engine = open_engine(
+        (struct engine_config){.threads = 1, .reuse_percent = -1, .reserve_tokens = CONTEXT});
     int32_t vocab = engine_model(alone_engine)->vocab;
     plans = calloc((size_t)job_count, sizeof *plans);
     struct dice dice = {.seed = 2026};
     for (int32_t i = 0; i < job_count; i++) {
-        random_plan(&plans[i], &dice, vocab);
+        related_plan(&plans[i], &dice, vocab);
         alone[i] = submit(alone_engine, &plans[i].plan);
         engine_wait(alone_engine, alone[i]);
     }
@@ -96,11 +100,13 @@ static void assert_counts(struct engine *engine, uint64_t expected)
         (unsigned long long)stats.step_kinds[3], (unsigned long long)stats.step_kinds[4]);
 }
 
-static void compare(struct engine_config config)
+/* All plans at once; returns what the engine counted. */
+static struct engine_stats compare(struct engine_config config)
 {
     config.start_paused = true;
     struct engine *engine = open_engine(config);
     struct job *jobs[JOBS_MAX];
+    struct engine_stats stats;
     for (int32_t i = 0; i < job_count; i++) {
         jobs[i] = submit(engine, &plans[i].plan);
     }
@@ -111,26 +117,43 @@ static void compare(struct engine_config config)
         engine_release(engine, jobs[i]);
     }
     assert_counts(engine, (uint64_t)job_count);
+    engine_stats(engine, &stats);
     engine_close(engine);
+    return stats;
+}
+
+static uint64_t cached_tokens(const struct engine_stats *stats)
+{
+    uint64_t count = 0;
+    for (int32_t k = 0; k < KIND_COUNT; k++) {
+        count += stats->cached_tokens[k];
+    }
+    return count;
 }
 
 static void test_full_batch(void **state)
 {
     (void)state;
-    compare((struct engine_config){.threads = 1, .sequences = 64});
+    struct engine_stats stats = compare((struct engine_config){.threads = 1, .sequences = 64});
+    assert_true(cached_tokens(&stats) > 0);
+    assert_int_equal(stats.preemptions, 0);
+    stats = compare((struct engine_config){.threads = 1, .sequences = 64, .reuse_percent = -1});
+    assert_int_equal(cached_tokens(&stats), 0);
+    assert_int_equal(stats.pages_kept, 0);
 }
 
 static void test_threads(void **state)
 {
     (void)state;
-    compare((struct engine_config){.threads = 3, .sequences = 64});
+    (void)compare((struct engine_config){.threads = 3, .sequences = 64});
 }
 
 /* Steps so small that context blocks run unit by unit and prompts come in crumbs. */
 static void test_small_steps(void **state)
 {
     (void)state;
-    compare((struct engine_config){.threads = 2, .sequences = 7, .step_rows = 24, .step_us = 1});
+    (void)compare(
+        (struct engine_config){.threads = 2, .sequences = 7, .step_rows = 24, .step_us = 1});
 }
 
 /* One bulk request more than may wait is refused; others still get in. */
@@ -174,6 +197,48 @@ static void test_bulk_has_a_bound_of_its_own(void **state)
     engine_close(engine);
 }
 
+/* One after the other, twice: the second time every prompt that may be reused is there. */
+static void test_warm(void **state)
+{
+    (void)state;
+    struct engine *engine = open_engine((struct engine_config){.threads = 2});
+    struct engine_stats stats;
+    uint64_t cached[2];
+    for (int32_t round = 0; round < 2; round++) {
+        for (int32_t i = 0; i < job_count; i++) {
+            struct job *job = submit(engine, &plans[i].plan);
+            engine_wait(engine, job);
+            assert_same_results(alone[i], job);
+            engine_release(engine, job);
+        }
+        engine_stats(engine, &stats);
+        cached[round] = cached_tokens(&stats);
+    }
+    assert_true(cached[0] > 0 && cached[1] - cached[0] > cached[0]);
+    assert_true(stats.reuse_hits[REUSE_PREFIX] > 0 && stats.reuse_hits[REUSE_CONTEXT] > 0);
+    engine_close(engine);
+}
+
+/* Pages for one context and a half, and sequences that start with hardly more than their prompt. */
+static void test_preempted(void **state)
+{
+    (void)state;
+    const struct model_info *about = engine_model(alone_engine);
+    int32_t page_slots = engine_memory(alone_engine)->page_slots;
+    uint64_t page =
+        pages_page_bytes(KV_F16, about->layers, about->heads_kv, about->head_dim, page_slots);
+    struct engine_config config = {.threads = 2,
+        .sequences = 16,
+        .cache_bytes = page * (uint64_t)(CONTEXT * 3 / 2 / page_slots),
+        .reserve_tokens = 1};
+    struct engine_stats stats = compare(config);
+    assert_true(stats.preemptions > 0);
+    config.reuse_percent = -1;
+    stats = compare(config);
+    assert_true(stats.preemptions > 0);
+    assert_int_equal(cached_tokens(&stats), 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3 || access(argv[1], R_OK) != 0) {
@@ -187,6 +252,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_small_steps),
         cmocka_unit_test(test_bulk_has_a_bound_of_its_own),
+        cmocka_unit_test(test_warm),
+        cmocka_unit_test(test_preempted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -209,7 +209,7 @@ def stream_text(reply, path):
 def without_timings(value):
     """A reply without what differs from run to run by nature."""
     if isinstance(value, dict):
-        volatile = ("timings", "created", "id")
+        volatile = ("timings", "created", "id", "cached_tokens")
         return {key: without_timings(part) for key, part in value.items()
                 if key not in volatile or (key == "id" and not isinstance(part, str))}
     if isinstance(value, list):

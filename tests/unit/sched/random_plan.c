@@ -128,7 +128,7 @@ static void add_items(struct random_plan *p, struct dice *dice)
 
 void related_plan(struct random_plan *p, struct dice *dice, int32_t vocab)
 {
-    struct dice family = {.seed = 500 + (uint64_t)roll(dice, 12)};
+    struct dice family = {.seed = 550 + (uint64_t)roll(dice, 12)};
     random_plan(p, &family, vocab);
     if (p->plan.kind == KIND_GENERATE) {
         p->steps[0].tokens_max += roll(dice, 90);
