@@ -259,6 +259,12 @@ static int64_t starvation_rows(const struct sim *sim, const struct seq *seq)
            sim->config.context;
 }
 
+/* Only its client can set it going again. */
+static bool waits_for_client(const struct sim *sim, struct seq *seq)
+{
+    return seq->paused ? seq_blocked(seq) : seq_next(seq, &sim->config.tools) == SEQ_WAITS;
+}
+
 static void check_watch(struct sim *sim, int32_t i)
 {
     struct seq *seq = &sim->scheduler->seqs[i];
@@ -267,7 +273,7 @@ static void check_watch(struct sim *sim, int32_t i)
     uint64_t progress = (uint64_t)seq->stored << 48 | (uint64_t)seq->slot_count << 32 |
                         (uint64_t)(sliced * 256 + seq->step * 2 + (seq->step_tokens > 0));
     if (seq->job == NULL || watch->job != seq->job || watch->item != seq->item_index ||
-        watch->progress != progress || seq_next(seq, &sim->config.tools) == SEQ_WAITS) {
+        watch->progress != progress || waits_for_client(sim, seq)) {
         *watch = (struct sim_watch){.job = seq->job, .item = seq->item_index, .progress = progress};
         return;
     }
@@ -278,14 +284,34 @@ static void check_watch(struct sim *sim, int32_t i)
     }
 }
 
-/* Whether the job's next item could start with the sequences and pages there are now. */
+static int32_t pages_for(int32_t slots)
+{
+    return (slots + FAKE_PAGE_SLOTS - 1) / FAKE_PAGE_SLOTS;
+}
+
+/* Pages that nobody running can come to need; none while a preempted sequence waits for some. */
+static int32_t pages_to_spare(const struct sim *sim)
+{
+    int32_t pages = sim->pages.free_count;
+    for (int32_t i = 0; i < sim->config.sequences; i++) {
+        const struct seq *seq = &sim->scheduler->seqs[i];
+        if (seq->job != NULL && seq->paused) {
+            return 0;
+        }
+        if (seq->job != NULL) {
+            pages -= MAX(pages_for(plan_item_slots(seq->item)) - seq->slots.page_count, 0);
+        }
+    }
+    return pages;
+}
+
+/* Whether the job's next item could certainly start with the sequences and pages there are now. */
 static bool could_start(const struct sim *sim, const struct job *job)
 {
     const struct plan_item *item = &job->plan.items[job->items_started];
-    int32_t pages = (plan_item_slots(item) + FAKE_PAGE_SLOTS - 1) / FAKE_PAGE_SLOTS;
     int32_t kept = sim->config.sequences / 8; /* as SLOTS_KEPT_SHARE of the scheduler */
     bool park = item->context_count == 0 || sim->scheduler->parks[0].owner == NULL;
-    return park && pages <= sim->pages.free_count &&
+    return park && pages_for(plan_item_slots(item)) <= pages_to_spare(sim) &&
            sim->scheduler->running < sim->config.sequences - kept;
 }
 
@@ -354,7 +380,7 @@ static void check_idle(struct sim *sim, bool ran)
     }
     for (int32_t i = 0; i < sim->config.sequences; i++) {
         struct seq *seq = &sim->scheduler->seqs[i];
-        if (seq->job != NULL && seq_next(seq, &sim->config.tools) != SEQ_WAITS) {
+        if (seq->job != NULL && !waits_for_client(sim, seq)) {
             sim_fail(sim, "idle", "nothing ran, but job %d item %d could have",
                 sim_job_of(seq->job)->number, seq->item_index);
         }

@@ -189,6 +189,7 @@ static void open_run(struct sim *sim)
 {
     struct dice *dice = &sim->dice;
     *dice = (struct dice){.seed = sim->seed};
+    struct dice memory = {.seed = sim->seed, .count = (uint64_t)1 << 40}; /* of its own */
     sim->network.poison_token = FAKE_VOCAB - 1;
     int32_t context = 96 + roll(dice, WORK_CONTEXT - 95);
     int32_t pages_min = (context + FAKE_PAGE_SLOTS - 1) / FAKE_PAGE_SLOTS;
@@ -200,6 +201,7 @@ static void open_run(struct sim *sim)
         .step_rows = 8 + roll(dice, 90),
         .step_us = roll(dice, 2) * (1000 + roll(dice, 30000)),
         .pages = &sim->pages,
+        .reserve_tokens = roll(&memory, 3) * roll(&memory, 40),
         .threads = sim->threads,
         .tools = {.tokenizer = sim->tokenizer,
             .kernels = sim->kernels,
