@@ -79,16 +79,35 @@ static void check_seq(const struct sim *sim, const struct seq *seq)
     }
 }
 
+/* A gap begins from the row saved for it, not from another's. */
+static void check_saved_row(const struct sim *sim, struct seq *seq)
+{
+    if (seq_next(seq, &sim->config.tools) != SEQ_LOGITS || seq->step_tokens > 0 ||
+        seq->item->steps[seq->step].read_row < 0) {
+        return;
+    }
+    int32_t before = 0;
+    for (int32_t s = 0; s < seq->step; s++) {
+        before += seq->item->steps[s].read_row >= 0;
+    }
+    const float *saved = seq->result->saved_hidden + (size_t)before * FAKE_HIDDEN;
+    if (seq_logits_row(seq, &sim->config.tools) != saved) {
+        sim_fail(sim, "slots", "job %d item %d step %d begins from another step's row",
+            sim_job_of(seq->job)->number, seq->item_index, seq->step);
+    }
+}
+
 static void check_seqs(const struct sim *sim)
 {
     int32_t running = 0;
     for (int32_t i = 0; i < sim->config.sequences; i++) {
-        const struct seq *seq = &sim->scheduler->seqs[i];
+        struct seq *seq = &sim->scheduler->seqs[i];
         running += seq->job != NULL;
         if (seq->job == NULL) {
             continue;
         }
         check_seq(sim, seq);
+        check_saved_row(sim, seq);
         for (int32_t k = 0; k < i; k++) {
             const struct seq *other = &sim->scheduler->seqs[k];
             if (other->job == seq->job && other->item_index == seq->item_index) {

@@ -39,7 +39,7 @@ static const struct {
     [FAULT_RESULT] = {"result", "result"},
 };
 
-/* The seed of the run under way, for the handler of a failed assertion. */
+/* The seed of the run under way, for the handler of a failed assertion or a bad address. */
 static char replay[160];
 
 void sim_fail(const struct sim *sim, const char *what, const char *format, ...)
@@ -350,6 +350,10 @@ int main(int argc, char **argv)
     struct tokenizer *tokenizer = fake_vocab_open();
     shared.tokenizer = tokenizer;
     (void)signal(SIGABRT, on_abort);
+    if (test_scale() == 1) { /* a sanitizer has more to say */
+        (void)sigaction(SIGSEGV,
+            &(struct sigaction){.sa_handler = on_abort, .sa_flags = (int)SA_RESETHAND}, NULL);
+    }
     for (uint64_t seed = options.first; seed < options.first + options.count; seed++) {
         run_seed(&shared, seed);
     }
