@@ -8,6 +8,7 @@
  *   rope        4 u (|a| + |b|): two products and a sum, and the reference's rounding
  *   silu_mul    relative 8 u: exp within 1.01 ulp = 2.02 u, 1 + e, quotient, product, reference
  *   log_sum_exp 4 u (1 + greatest |x|): the argument of exp is rounded to float
+ * And a row gives the same bits wherever it lies.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -218,6 +219,63 @@ static void twins_give_the_same_bits(void **state)
     check_same_bits(&random, &avx2, &avx512, 4099);
 }
 
+/* ---- the same bits at every address ---------------------------------------------------------- */
+
+enum { ADDRESSES = 16, ADDRESS_FLOATS = 1100 };
+
+/* One row's answers to all entries, computed with every array `shift` floats past alignment. */
+struct answers {
+    float norm[ADDRESS_FLOATS], gate[ADDRESS_FLOATS], sum[ADDRESS_FLOATS], rope[ADDRESS_FLOATS];
+    double log_sum_exp;
+};
+
+static void answer(const struct kernels *kernels, const float *x, const float *y, int32_t count,
+    int32_t shift, struct answers *out)
+{
+    static _Alignas(64) float from_x[ADDRESS_FLOATS + ADDRESSES], from_y[sizeof from_x / 4],
+        to[sizeof from_x / 4];
+    const size_t bytes = (size_t)count * sizeof(float);
+    float *a = from_x + shift, *b = from_y + shift, *c = to + shift;
+    memcpy(a, x, bytes);
+    memcpy(b, y, bytes);
+    kernels->rms_norm(a, b, 1e-5f, count, c);
+    memcpy(out->norm, c, bytes);
+    kernels->silu_mul(a, b, count, c);
+    memcpy(out->gate, c, bytes);
+    out->log_sum_exp = kernels->log_sum_exp(a, count);
+    memcpy(c, a, bytes);
+    kernels->add(c, b, count);
+    memcpy(out->sum, c, bytes);
+    memcpy(c, a, bytes);
+    kernels->rope(ROPE_HALF, c, 1, count, count / 2 * 2, b);
+    memcpy(out->rope, c, bytes);
+}
+
+/* Rows of a batch lie at any address when a width is odd: where a row lies must not show. */
+static void bits_do_not_depend_on_the_address(void **state)
+{
+    (void)state;
+    static const int32_t counts[] = {1, 7, 8, 15, 17, 31, 33, 64, 65, 129, 300, 577, 1100};
+    static struct answers want, have;
+    struct check_random random = check_random_open();
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            float *x = floats(&random, counts[i], 20);
+            float *y = floats(&random, counts[i], 2);
+            memset(&want, 0, sizeof want);
+            memset(&have, 0, sizeof have);
+            answer(&kernels, x, y, counts[i], 0, &want);
+            for (int32_t shift = 1; shift < ADDRESSES; shift++) {
+                answer(&kernels, x, y, counts[i], shift, &have);
+                assert_memory_equal(&want, &have, sizeof want);
+            }
+            check_free(x);
+            check_free(y);
+        }
+    }
+}
+
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 /* Few different values, so that ties are common; NaN and infinities among them. */
@@ -299,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length_is_within_rounding),
         cmocka_unit_test(twins_give_the_same_bits),
+        cmocka_unit_test(bits_do_not_depend_on_the_address),
         cmocka_unit_test(argmax_is_the_reference),
         cmocka_unit_test(argmax_of_few),
         cmocka_unit_test(one_number_that_is_not_finite),
