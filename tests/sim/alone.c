@@ -136,6 +136,7 @@ static void run_alone(const struct sim *sim, struct job *job)
     config.pages = &alone.pages;
     config.sequences = config.jobs = 1;
     config.step_rows = config.context;
+    config.reuse_pages = 0;
     struct sched_host host = {.context = &alone,
         .units = FAKE_UNITS,
         .forward = forward,

@@ -135,6 +135,15 @@ static void count_holders(const struct sim *sim, uint32_t holders[SIM_PAGES])
             holders[seq->slots.page_ids[p]]++;
         }
     }
+    int32_t kept = 0;
+    for (int32_t page = 0; page < sim->pages.count; page++) {
+        kept += reuse_keeps(&sim->scheduler->reuse, page);
+        holders[page] += reuse_keeps(&sim->scheduler->reuse, page);
+    }
+    if (kept != sim->scheduler->reuse.count) {
+        sim_fail(sim, "pages", "the store keeps %d pages and counts %d", kept,
+            sim->scheduler->reuse.count);
+    }
 }
 
 /* Every page is either free, once, or has as many references as holders. What was freed is
@@ -258,7 +267,7 @@ static void check_counters(const struct sim *sim)
                 sim->cancelled[k], sim->failed[k], live[k]);
         }
     }
-    if (stats.pages_used + stats.pages_free != (uint32_t)sim->pages.count ||
+    if (stats.pages_used + stats.pages_free + stats.pages_kept != (uint32_t)sim->pages.count ||
         stats.pages_free != (uint32_t)sim->pages.free_count ||
         stats.work_waiting != scheduler_busy(sim->scheduler)) {
         sim_fail(sim, "counters", "gauges: %u pages used, %u free of %d", stats.pages_used,
@@ -352,10 +361,12 @@ void check_before(struct sim *sim)
     sim->aged = due ? sim_job_of(job) : NULL;
 }
 
-/* The oldest job that has aged goes before all others. */
+/* The oldest job that has aged goes before all others, unless it waits for one that is computing
+ * what it begins with. */
 static void check_aged(const struct sim *sim)
 {
-    if (sim->aged != NULL && sim->aged->job.items_started == 0) {
+    if (sim->aged != NULL && sim->aged->job.items_started == 0 &&
+        sim->aged->job.place.wait_age == 0) {
         sim_fail(sim, "aged", "job %d has waited for %ld us, could start and did not",
             sim->aged->number, (long)(sim->now_us - sim->aged->job.place.came_us));
     }
@@ -427,7 +438,8 @@ void check_rest(struct sim *sim)
     struct engine_stats stats = {0};
     scheduler_stats(sim->scheduler, &stats);
     if (scheduler_busy(sim->scheduler) || stats.sequences_running != 0 || stats.pages_used != 0 ||
-        stats.pages_shared != 0 || stats.work_waiting) {
+        (int32_t)stats.pages_kept > sim->config.reuse_pages || stats.pages_shared != 0 ||
+        stats.work_waiting) {
         sim_fail(sim, "gauges", "at rest: %u run, %u pages used, %u shared",
             stats.sequences_running, stats.pages_used, stats.pages_shared);
     }

@@ -202,6 +202,7 @@ static void open_run(struct sim *sim)
         .step_us = roll(dice, 2) * (1000 + roll(dice, 30000)),
         .pages = &sim->pages,
         .reserve_tokens = roll(&memory, 3) * roll(&memory, 40),
+        .reuse_pages = roll(&memory, 2) * roll(&memory, pages + 1),
         .threads = sim->threads,
         .tools = {.tokenizer = sim->tokenizer,
             .kernels = sim->kernels,
