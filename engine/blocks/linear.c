@@ -7,8 +7,9 @@ enum {
     /* Rows of one chunk: enough that the weights, read once a chunk, are no longer what a chunk
      * waits for; few enough that the rows' inputs stay in a second-level cache. */
     LINEAR_ROWS = 64,
-    /* Weight bytes of one chunk: a handful of panels, so that a single row still gives every
-     * thread several chunks, yet long against the cost of taking a chunk. */
+    /* Weight bytes of one chunk, about: a handful of panels, so that a single row still gives every
+     * thread several chunks, yet long against the cost of taking a chunk. Kernels walk four panels
+     * side by side if they can, or two: an odd one out takes as long as its neighbours. */
     LINEAR_GROUP_BYTES = 32 * 1024,
 };
 
@@ -16,12 +17,13 @@ struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows)
 {
     ASSERT(rows > 0);
     size_t group = LINEAR_GROUP_BYTES / MAX(weight->panel_bytes, (size_t)1);
+    group = group >= 3 ? (group + 1) / 4 * 4 : 2;
     struct linear_grid grid = {
         .rows = rows,
         .row_step = LINEAR_ROWS,
         .row_blocks = (rows + LINEAR_ROWS - 1) / LINEAR_ROWS,
         .panels = weight->panels,
-        .panel_step = (int32_t)MIN(MAX(group, (size_t)1), (size_t)weight->panels),
+        .panel_step = (int32_t)MIN(group, (size_t)weight->panels),
     };
     int32_t groups = (grid.panels + grid.panel_step - 1) / grid.panel_step;
     grid.chunk_count = groups * grid.row_blocks;

@@ -93,8 +93,7 @@ enum err kernels_select(const char *name, struct kernels *out, struct err_info *
 {
     const enum level best = level_of_cpu();
     if (name == NULL) {
-        /* avx512 is still being measured. */
-        climb(out, best == LEVEL_AVX512 ? LEVEL_AVX2 : best);
+        climb(out, best);
         return ERR_OK;
     }
     if (strcmp(name, "blas") == 0) {
