@@ -14,8 +14,8 @@
  * measured FMA peak for prefill, and against all weights read once a step at the measured read
  * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
  *
- * --cpu-time is for a busy machine: one thread, and all times, those of the limits too, are the
- * process's own processor time. Lines whose prompt would count as decoding are left out.
+ * --cpu-time is for a busy machine: one thread, and all times, those of the limits and of the
+ * engine's own clock too, are the process's processor time.
  *
  * --once is for counting instructions (count_instructions.sh): one round, no limits, and each line
  * on an engine of its own that starts when all its sequences are there, so that the steps are the
@@ -75,15 +75,14 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int64_t now_us(const struct bench *bench)
+static int64_t cpu_now_us(void *context)
 {
-    if (!bench->cpu_time) {
-        return clock_now_us(NULL);
-    }
     struct timespec time;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
+
+static const struct clock cpu_clock = {.now_us = cpu_now_us};
 
 static double median(double *values, int count)
 {
@@ -110,9 +109,9 @@ static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *
 {
     double rounds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
-        int64_t from = now_us(bench);
+        int64_t from = clock_now_us(bench->config.clock);
         threads_run(threads, bench->threads, fn, bench);
-        rounds[i] = (double)(now_us(bench) - from) * 1e-6;
+        rounds[i] = (double)(clock_now_us(bench->config.clock) - from) * 1e-6;
     }
     return median(rounds, ROUNDS);
 }
@@ -227,19 +226,6 @@ static double run_once(struct bench *bench, const struct shape *shape)
     return first_end <= from ? 0 : tokens * 1e6 / (double)(to - from);
 }
 
-/* The same of one sequence in processor time; a prompt of one token is the first step. */
-static double run_cpu_time(struct bench *bench, const struct shape *shape)
-{
-    struct plan_item item;
-    struct plan_step step;
-    int64_t from = now_us(bench);
-    struct job *job = start(bench, shape, &item, &step);
-    engine_wait(bench->engine, job);
-    int64_t spent = now_us(bench) - from;
-    engine_release(bench->engine, job);
-    return (shape->tokens == 0 ? shape->prompt : shape->tokens) * 1e6 / (double)spent;
-}
-
 /* What the machine allows at most: the slower of multiplying and reading. */
 static double limit_of(const struct bench *bench, const struct shape *shape)
 {
@@ -272,15 +258,14 @@ static void report(
 {
     char name[32];
     (void)snprintf(name, sizeof name, "%s-%d", kind, variant);
-    bool unclear = bench->cpu_time && shape->tokens > 0 && shape->prompt > 1;
-    if (!wanted(bench, name) || unclear ||
+    if (!wanted(bench, name) ||
         shape->prompt + shape->tokens > engine_model(bench->engine)->context) {
         return;
     }
     double rounds[ROUNDS];
     int count = bench->once ? 1 : ROUNDS;
     for (int i = 0; i < count; i++) {
-        rounds[i] = bench->cpu_time ? run_cpu_time(bench, shape) : run_once(bench, shape);
+        rounds[i] = run_once(bench, shape);
     }
     double rate = median(rounds, count);
     if (bench->once) {
@@ -372,6 +357,7 @@ static bool parse(struct bench *bench, int argc, char **argv)
             bench->once = bench->config.start_paused = true;
         } else if (strcmp(argv[i], "--cpu-time") == 0) {
             bench->cpu_time = true;
+            bench->config.clock = &cpu_clock;
             bench->config.threads = 1;
         } else if (bench->config.model_path == NULL) {
             bench->config.model_path = argv[i];
