@@ -388,7 +388,7 @@ static void llama_store(struct pass *pass, int32_t l)
         q_job(pass, layer),
     };
     linear_project(pass->kernels, pass->threads, &a, jobs, pass->joined ? 3 : 2);
-    attention_store(pass, l);
+    attention_store(pass, l, pass->joined);
 }
 
 static void llama_attend(struct pass *pass, int32_t l)
@@ -402,8 +402,8 @@ static void llama_attend(struct pass *pass, int32_t l)
             linear_prepare(scratch->h, pass->tile->row_count, pass->model->info.hidden);
         struct linear_job job = q_job(pass, layer);
         linear_project(pass->kernels, pass->threads, &a, &job, 1);
+        attention_rotate_q(pass);
     }
-    attention_rotate_q(pass);
     attention_attend(pass, l);
     linear_add(pass, &layer->output, scratch->attended);
 

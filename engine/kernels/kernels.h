@@ -23,6 +23,9 @@
 enum {
     PANEL_OUTPUTS = 16, /* outputs of one packed panel: two AVX2 registers, one AVX-512 */
     KV_TILE = 16,       /* slots of one transposed K tile */
+    /* Slots of one part of attention: few enough that a few hundred slots feed several threads,
+     * many enough that putting parts together costs about 1 %. */
+    ATTENTION_PART = 256,
     HEAD_DIM_MAX = 512,
 };
 
@@ -107,6 +110,13 @@ struct kernels {
     /* Online softmax (Milakov & Gimelshein, arXiv 1805.02867) over tiles anchored at slot 0, for
      * rows [row_from, row_to) of the run. */
     void (*attention)(const struct attention_args *args, int32_t row_from, int32_t row_to);
+    /* The same bits for one row, so that several threads can share a long sequence: the state
+     * after slots [part, part + 1) * ATTENTION_PART alone, [attention_state_floats]; then, from
+     * the states of all parts that the row sees, one after the other, its output [head_dim].
+     * NULL: this rung has no parts. */
+    void (*attention_part)(
+        const struct attention_args *args, int32_t row, int32_t part, float *state);
+    void (*attention_merge)(const float *states, int32_t part_count, int32_t head_dim, float *out);
 
     /* ---- elementwise and norms, one row a call ---- */
     /* out = x / sqrt(mean(x^2) + eps) * weight; out may be x. */
@@ -132,6 +142,11 @@ struct kernels {
 static inline size_t kv_head_bytes(enum kv_type type, int32_t page_slots, int32_t head_dim)
 {
     return (size_t)2 * (size_t)page_slots * (size_t)head_dim * (type == KV_F16 ? 2 : 4);
+}
+
+static inline size_t attention_state_floats(int32_t head_dim)
+{
+    return ((size_t)head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS + PANEL_OUTPUTS;
 }
 
 /* Fills the table. name NULL = the best rung that this CPU runs and that docs/kernels.md calls a

@@ -17,6 +17,9 @@ enum {
     /* Rows of one attention chunk. Small enough that one long prompt feeds every thread, large
      * enough that a K/V tile once in the cache is used many times. */
     PIECE_ROWS = 32,
+    /* Parts of single rows whose attention is under way at once (engine/blocks/attention.c): one
+     * row that sees 131,072 slots, or 32 rows that see 4,096. More rows feed all threads anyway. */
+    STATE_PARTS = 512,
 };
 
 /* What a network needs besides the sizes in model_info. */
@@ -60,6 +63,8 @@ struct piece {
     struct run *run;
     int32_t tile_from, count;
     int32_t slot_from;
+    /* Of the attention at work: the first of its chunks; its parts and where their states lie. */
+    int32_t chunk_from, part_from, part_count;
 };
 
 struct tile {
@@ -80,6 +85,7 @@ struct scratch {
     float *h;         /* [tile_rows, hidden]: normed rows, and what is about to be added to x */
     float *q;         /* [tile_rows, heads * head_dim] */
     float *attended;  /* [tile_rows, heads * head_dim] */
+    float *states;    /* [STATE_PARTS][heads][attention_state_floats(head_dim)] */
     float *k, *v;     /* [tile_rows, heads_kv * head_dim] */
     float *gate, *up; /* [tile_rows, ffn] */
 };
@@ -91,8 +97,8 @@ struct pass {
     struct threads *threads;
     struct batch *batch;
     struct tile *tile;
-    /* Both halves of a layer run over this same tile: the first half may then leave Q, which
-     * needs the same norm, in scratch for the second. */
+    /* Both halves of a layer run over this same tile: the first half then leaves Q, which needs
+     * the same norm and rotation, in scratch for the second. */
     bool joined;
 };
 

@@ -5,9 +5,9 @@
  *
  * Method: random head sizes, page sizes, page orders and masks of every kind. Slots that are not
  * stored hold NaN. Bound of the error, with S the greatest sum of |q_d k_d| x scale plus the bias:
- * each weight is off by a relative eta <= 2 gamma_(dims+10) S + gamma_(slots+4 blocks+8) (error of
- * a score, of the exponent's argument; exp, rescaling and summation), numerator and denominator
- * both, so |out - ref| <= 2 eta max |v|.
+ * each weight is off by a relative eta <= 2 gamma_(dims+10) S + gamma_(slots+4 (blocks+parts)+8)
+ * (error of a score, of the exponent's argument; exp, rescaling and summation), numerator and
+ * denominator both, so |out - ref| <= 2 eta max |v|.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -163,15 +163,17 @@ static void check_kind(struct check_random *random, const struct kernels *ref,
     static const int32_t head_dims[] = {8, 64, 80, 5, 128, 33};
     const int32_t head_dim = head_dims[kind % 6];
     struct sequence s;
-    open_sequence(random, type, check_random_int(random, 1, 180), head_dim, &s);
+    const int32_t slots = check_random_int(random, 1, kind % 7 == 0 ? 400 : 180);
+    open_sequence(random, type, slots, head_dim, &s);
     choose_mask(random, &s, kind);
     for (int32_t slot = 0; slot < s.slots; slot++) {
         store_slot(kernels, &s, slot);
     }
     float *want = run_all(ref, &s);
     float *have = run_all(kernels, &s);
+    const int32_t rescalings = s.slots / 64 + s.slots / ATTENTION_PART + 1;
     const double eta = 2 * check_gamma(head_dim + 10) * greatest_score(&s) +
-                       check_gamma(s.slots + 4 * (s.slots / 64 + 1) + 8);
+                       check_gamma(s.slots + 4 * rescalings + 8);
     for (size_t i = 0; i < (size_t)s.slots * (size_t)head_dim; i++) {
         const double off = fabs((double)have[i] - (double)want[i]);
         if (!(off <= 2 * eta)) { /* max |v| = 1 */
@@ -274,6 +276,53 @@ static void bits_do_not_depend_on_company(void **state)
             }
             check_company(&random, &kernels, &s);
             check_decoding(&kernels, &s);
+            close_sequence(&s);
+        }
+    }
+}
+
+/* Rows put together from parts, each computed when only the slots that exist then are stored. */
+static void check_parts(const struct kernels *kernels, struct sequence *s)
+{
+    float *want = run_all(kernels, s);
+    float *have = check_alloc((size_t)s->slots * (size_t)s->head_dim * sizeof(float), 4);
+    const size_t state_floats = attention_state_floats(s->head_dim);
+    float *states = check_alloc(state_floats * PAGES_MAX * sizeof(float), 4);
+    for (int32_t row = 0; row < s->slots; row++) {
+        const int32_t visible = mask_visible(s->args.context_count, row);
+        const int32_t parts = (visible + ATTENTION_PART - 1) / ATTENTION_PART;
+        for (int32_t part = parts - 1; part >= 0; part--) {
+            kernels->attention_part(&s->args, row, part, states + (size_t)part * state_floats);
+        }
+        kernels->attention_merge(
+            states, parts, s->head_dim, have + (size_t)row * (size_t)s->head_dim);
+        check_same_row(kernels, s, row, want, have, "put together from parts");
+    }
+    check_free(states);
+    check_free(want);
+    check_free(have);
+}
+
+static void parts_give_the_bits_of_the_whole(void **state)
+{
+    (void)state;
+    static const int32_t slots[] = {255, 256, 257, 400, 511};
+    static const int32_t head_dims[] = {64, 8, 33};
+    struct check_random random = check_random_open();
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        if (kernels.attention_part == NULL) {
+            continue;
+        }
+        for (int32_t kind = 0; kind < 5; kind++) {
+            struct sequence s;
+            open_sequence(
+                &random, kind % 2 == 0 ? KV_F16 : KV_F32, slots[kind % 5], head_dims[kind % 3], &s);
+            choose_mask(&random, &s, kind);
+            for (int32_t slot = 0; slot < s.slots; slot++) {
+                store_slot(&kernels, &s, slot);
+            }
+            check_parts(&kernels, &s);
             close_sequence(&s);
         }
     }
@@ -408,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mask_is_within_rounding),
         cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(parts_give_the_bits_of_the_whole),
         cmocka_unit_test(great_heads),
         cmocka_unit_test(twins_give_the_same_bits),
         cmocka_unit_test(stores_the_reference_bits),

@@ -113,18 +113,18 @@ static void products(void **state)
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-static void check_attention_of(
-    const struct kernels *kernels, enum kv_type type, float slope, int32_t reach, uint64_t want)
+static void check_attention_of(const struct kernels *kernels, enum kv_type type, int32_t slots,
+    float slope, int32_t reach, uint64_t want)
 {
-    enum { SLOTS = 150, PAGE = 160, DIMS = 64 };
+    enum { SLOTS = 2 * ATTENTION_PART + 60, PAGE = 576, DIMS = 64 };
     struct check_random random = {2};
     const size_t head_bytes = kv_head_bytes(type, PAGE, DIMS);
     unsigned char *page = check_alloc(head_bytes, 0);
-    float q[SLOTS * DIMS];
-    float out[SLOTS * DIMS];
+    static float q[SLOTS * DIMS];
+    static float out[SLOTS * DIMS];
     int32_t positions[SLOTS];
-    check_random_floats(&random, q, SLOTS * DIMS);
-    for (int32_t slot = 0; slot < SLOTS; slot++) {
+    check_random_floats(&random, q, (size_t)slots * DIMS);
+    for (int32_t slot = 0; slot < slots; slot++) {
         float kv[2 * DIMS];
         check_random_floats(&random, kv, 2 * DIMS);
         positions[slot] = slot;
@@ -143,15 +143,16 @@ static void check_attention_of(
         .reach_right = REACH_ALL,
         .alibi_slope = slope,
     };
-    kernels->attention(&args, 0, SLOTS);
-    check_hash(kernels, "attention", out, SLOTS * DIMS, want);
+    kernels->attention(&args, 0, slots);
+    check_hash(kernels, "attention", out, (size_t)slots * DIMS, want);
     check_free(page);
 }
 
 static void check_attention(const struct kernels *kernels)
 {
-    check_attention_of(kernels, KV_F16, 0, REACH_ALL, 0x89ea91ddb12a0b95);
-    check_attention_of(kernels, KV_F32, 0.1f, 70, 0xc2e1f9b892d18a3f);
+    check_attention_of(kernels, KV_F16, 150, 0, REACH_ALL, 0x89ea91ddb12a0b95);
+    check_attention_of(kernels, KV_F32, 150, 0.1f, 70, 0xc2e1f9b892d18a3f);
+    check_attention_of(kernels, KV_F16, 2 * ATTENTION_PART + 60, 0, REACH_ALL, 0xa86f4a6a20bf4966);
 }
 
 static void attention(void **state)

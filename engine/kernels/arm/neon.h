@@ -78,6 +78,9 @@ int32_t few_neon(enum tensor_type type, const struct few_job *job, int32_t rows,
 void linear_neon(const struct packed *packed, const struct activation *x, int32_t row_from,
     int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
 void attention_neon(const struct attention_args *args, int32_t row_from, int32_t row_to);
+void attention_part_neon(
+    const struct attention_args *args, int32_t row, int32_t part, float *state);
+void attention_merge_neon(const float *states, int32_t part_count, int32_t head_dim, float *out);
 bool kv_neon_store(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
     unsigned char *page, size_t layer_offset, size_t head_bytes, int32_t slot_in_page,
     const float *k, const float *v);

@@ -9,6 +9,8 @@ void rung_neon_fill(struct kernels *table)
     table->linear = linear_neon;
     table->kv_store = kv_neon_store;
     table->attention = attention_neon;
+    table->attention_part = attention_part_neon;
+    table->attention_merge = attention_merge_neon;
     table->rms_norm = vector_neon_rms_norm;
     table->rope = vector_neon_rope;
     table->silu_mul = vector_neon_silu_mul;

@@ -9,7 +9,12 @@
  *   block   m' = max(m, greatest score); p = exp(score - m'); c = exp(m - m')
  *           total = total c + (sum of p, eight vectors in order, then eight_sum)
  *           sums = sums c, then one FMA chain over the slots in ascending order
+ *   part    every ATTENTION_PART slots m, total and sums begin anew, and what they were joins the
+ *           row's state so far: m' = the greater m, both are scaled by exp(their m - m') and added
  *   end     sums / total + 0: the + 0 turns a -0 into 0, see below
+ *
+ * Parts let several threads work on one row (attention_part, attention_merge): what they put
+ * together is what one call for many rows computes, operation by operation.
  *
  * Stale memory: lanes a row must not see get the score -inf by a blend before anything is computed
  * from them, so p = 0 there. Values are only read at slots that some row of the call sees, which
@@ -30,14 +35,23 @@ enum {
     TILE_FLOATS = 8192, /* converted at once: 32 KiB */
 };
 
+/* Of one row over some slots, or a pointer into arrays of many. */
+struct state {
+    float *greatest, *total;
+    float *sums; /* [dims_padded] */
+};
+
 struct block_rows {
     int32_t first, count;  /* rows of the run */
     int32_t visible;       /* slots seen by the last row, which sees the most */
     int32_t dims_padded;   /* head_dim rounded up to whole panels */
     bool windowed, placed; /* a reach; a reach or a slope */
+    /* Of the part at work, and of the parts before it. */
     float greatest[ROWS], total[ROWS];
+    float greatest_before[ROWS], total_before[ROWS];
     _Alignas(64) float scores[ROWS][BLOCK];
     _Alignas(64) float sums[ROWS * HEAD_DIM_MAX]; /* [count][dims_padded] */
+    _Alignas(64) float sums_before[ROWS * HEAD_DIM_MAX];
     _Alignas(64) float tile[TILE_FLOATS];
 };
 
@@ -242,8 +256,6 @@ static void add_values_of_one(
     }
 }
 
-/* ---- a block of rows ------------------------------------------------------------------------ */
-
 /* False when every row's window leaves out the whole block. */
 static bool in_reach(
     const struct attention_args *args, const struct block_rows *rows, int32_t from, int32_t to)
@@ -263,28 +275,73 @@ static bool in_reach(
     return false;
 }
 
-static void finish_row(
-    const struct attention_args *args, const struct block_rows *rows, int32_t row)
+/* ---- states --------------------------------------------------------------------------------- */
+
+static struct state part_of(struct block_rows *rows, int32_t row)
 {
-    const float *sums = rows->sums + (size_t)row * (size_t)rows->dims_padded;
-    float *out = args->out + (size_t)(rows->first + row) * args->out_stride;
-    const floats total = floats_all(rows->total[row]);
-    for (int32_t d = 0; d < args->kv.head_dim; d += LANES) {
-        const floats mean = floats_load(sums + d) / total;
-        lanes_store(out + d, args->kv.head_dim - d, mean + floats_zero());
+    return (struct state){&rows->greatest[row], &rows->total[row],
+        rows->sums + (size_t)row * (size_t)rows->dims_padded};
+}
+
+static struct state before_of(struct block_rows *rows, int32_t row)
+{
+    return (struct state){&rows->greatest_before[row], &rows->total_before[row],
+        rows->sums_before + (size_t)row * (size_t)rows->dims_padded};
+}
+
+static void state_clear(const struct state *state, int32_t dims_padded)
+{
+    *state->greatest = -__builtin_inff();
+    *state->total = 0;
+    memset(state->sums, 0, (size_t)dims_padded * sizeof(float));
+}
+
+/* Slots that the row does not see leave it as it is, to the bit. */
+static void state_join(const struct state *state, const struct state *next, int32_t dims_padded)
+{
+    if (*next->greatest == -__builtin_inff()) {
+        return;
+    }
+    if (*state->greatest == -__builtin_inff()) {
+        *state->greatest = *next->greatest;
+        *state->total = *next->total;
+        memcpy(state->sums, next->sums, (size_t)dims_padded * sizeof(float));
+        return;
+    }
+    const float greatest = MAX(*state->greatest, *next->greatest);
+    const float a = exp_of(*state->greatest - greatest);
+    const float b = exp_of(*next->greatest - greatest);
+    *state->greatest = greatest;
+    *state->total = *state->total * a + *next->total * b;
+    for (int32_t d = 0; d < dims_padded; d += LANES) {
+        const floats joined = floats_load(state->sums + d) * floats_all(a) +
+                              floats_load(next->sums + d) * floats_all(b);
+        floats_store(state->sums + d, joined);
     }
 }
 
-static void attend(const struct attention_args *args, struct block_rows *rows)
+static void state_finish(const struct state *state, int32_t dims, float *out)
+{
+    const floats total = floats_all(*state->total);
+    for (int32_t d = 0; d < dims; d += LANES) {
+        const floats mean = floats_load(state->sums + d) / total;
+        lanes_store(out + d, dims - d, mean + floats_zero());
+    }
+}
+
+/* ---- a block of rows ------------------------------------------------------------------------ */
+
+/* The state of every row after slots [from, to) of one part. */
+static void attend_part(
+    const struct attention_args *args, struct block_rows *rows, int32_t from, int32_t to)
 {
     const int32_t slot_from = args->slot_from + rows->first;
     for (int32_t r = 0; r < rows->count; r++) {
-        rows->greatest[r] = -__builtin_inff();
-        rows->total[r] = 0;
+        const struct state part = part_of(rows, r);
+        state_clear(&part, rows->dims_padded);
     }
-    memset(rows->sums, 0, (size_t)rows->count * (size_t)rows->dims_padded * sizeof(float));
-    for (int32_t from = 0; from < rows->visible; from += BLOCK) {
-        const int32_t slots = MIN(rows->visible - from, BLOCK);
+    for (; from < to; from += BLOCK) {
+        const int32_t slots = MIN(to - from, BLOCK);
         if (!in_reach(args, rows, from, from + slots)) {
             continue;
         }
@@ -308,25 +365,92 @@ static void attend(const struct attention_args *args, struct block_rows *rows)
             add_values(args, rows, row, from, slots);
         }
     }
+}
+
+static void attend(const struct attention_args *args, struct block_rows *rows)
+{
     for (int32_t r = 0; r < rows->count; r++) {
-        finish_row(args, rows, r);
+        rows->greatest_before[r] = -__builtin_inff();
     }
+    for (int32_t from = 0; from < rows->visible; from += ATTENTION_PART) {
+        attend_part(args, rows, from, MIN(rows->visible, from + ATTENTION_PART));
+        for (int32_t r = 0; r < rows->count; r++) {
+            const struct state before = before_of(rows, r), part = part_of(rows, r);
+            state_join(&before, &part, rows->dims_padded);
+        }
+    }
+    for (int32_t r = 0; r < rows->count; r++) {
+        const struct state before = before_of(rows, r);
+        float *out = args->out + (size_t)(rows->first + r) * args->out_stride;
+        state_finish(&before, args->kv.head_dim, out);
+    }
+}
+
+/* Rows [first, first + count), count <= ROWS, about to begin. */
+static void begin_rows(
+    const struct attention_args *args, struct block_rows *rows, int32_t first, int32_t count)
+{
+    rows->first = first;
+    rows->count = count;
+    rows->visible = mask_visible(args->context_count, args->slot_from + first + count - 1);
+    rows->windowed = args->reach_left != REACH_ALL || args->reach_right != REACH_ALL;
+    rows->placed = rows->windowed || args->alibi_slope != 0;
+    rows->dims_padded = (args->kv.head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS;
+    /* Lanes of tiles that no row sees are never scored, but pass through the blend. */
+    memset(rows->scores, 0, (size_t)count * sizeof rows->scores[0]);
+}
+
+static void check_args(const struct attention_args *args)
+{
+    ASSERT(args->kv.head_dim >= 1 && args->kv.head_dim <= HEAD_DIM_MAX);
+    ASSERT(args->kv.page_slots >= KV_TILE && args->kv.page_slots % KV_TILE == 0);
 }
 
 void ISA(attention)(const struct attention_args *args, int32_t row_from, int32_t row_to)
 {
-    ASSERT(args->kv.head_dim >= 1 && args->kv.head_dim <= HEAD_DIM_MAX);
-    ASSERT(args->kv.page_slots >= KV_TILE && args->kv.page_slots % KV_TILE == 0);
+    check_args(args);
     struct block_rows rows;
-    /* Lanes of tiles that no row sees are never scored, but pass through the blend. */
-    memset(rows.scores, 0, (size_t)MIN(row_to - row_from, ROWS) * sizeof rows.scores[0]);
-    rows.windowed = args->reach_left != REACH_ALL || args->reach_right != REACH_ALL;
-    rows.placed = rows.windowed || args->alibi_slope != 0;
-    rows.dims_padded = (args->kv.head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS;
     for (int32_t first = row_from; first < row_to; first += ROWS) {
-        rows.first = first;
-        rows.count = MIN(row_to - first, ROWS);
-        rows.visible = mask_visible(args->context_count, args->slot_from + first + rows.count - 1);
+        begin_rows(args, &rows, first, MIN(row_to - first, ROWS));
         attend(args, &rows);
     }
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* How one lies in memory: the sums, padded, then the two numbers. */
+static struct state stored_state(float *state, int32_t dims_padded)
+{
+    return (struct state){state + dims_padded, state + dims_padded + 1, state};
+}
+
+void ISA(attention_part)(const struct attention_args *args, int32_t row, int32_t part, float *state)
+{
+    check_args(args);
+    struct block_rows rows;
+    begin_rows(args, &rows, row, 1);
+    const int32_t from = part * ATTENTION_PART;
+    ASSERT(part >= 0 && from < rows.visible);
+    attend_part(args, &rows, from, MIN(rows.visible, from + ATTENTION_PART));
+    const struct state out = stored_state(state, rows.dims_padded), whole = part_of(&rows, 0);
+    state_clear(&out, rows.dims_padded);
+    state_join(&out, &whole, rows.dims_padded);
+}
+
+void ISA(attention_merge)(const float *states, int32_t part_count, int32_t head_dim, float *out)
+{
+    float sums[HEAD_DIM_MAX], next_sums[HEAD_DIM_MAX];
+    float greatest, total, next_greatest, next_total;
+    const int32_t padded = (head_dim + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS * PANEL_OUTPUTS;
+    const struct state all = {&greatest, &total, sums};
+    state_clear(&all, padded);
+    for (int32_t part = 0; part < part_count; part++) {
+        const float *from = states + (size_t)part * attention_state_floats(head_dim);
+        memcpy(next_sums, from, (size_t)padded * sizeof(float));
+        next_greatest = from[padded];
+        next_total = from[padded + 1];
+        const struct state next = {&next_greatest, &next_total, next_sums};
+        state_join(&all, &next, padded);
+    }
+    state_finish(&all, head_dim, out);
 }

@@ -9,6 +9,8 @@ void ISA(rung_fill)(struct kernels *table)
     table->linear = ISA(linear);
     table->kv_store = ISA(kv_store);
     table->attention = ISA(attention);
+    table->attention_part = ISA(attention_part);
+    table->attention_merge = ISA(attention_merge);
     table->rms_norm = ISA(vector_rms_norm);
     table->rope = ISA(vector_rope);
     table->silu_mul = ISA(vector_silu_mul);

@@ -101,6 +101,9 @@ void ISA(decode_values)(enum kv_type type, const float *p, int32_t slots, const 
 void ISA(linear)(const struct packed *packed, const struct activation *x, int32_t row_from,
     int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
 void ISA(attention)(const struct attention_args *args, int32_t row_from, int32_t row_to);
+void ISA(attention_part)(
+    const struct attention_args *args, int32_t row, int32_t part, float *state);
+void ISA(attention_merge)(const float *states, int32_t part_count, int32_t head_dim, float *out);
 bool ISA(kv_store)(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
     unsigned char *page, size_t layer_offset, size_t head_bytes, int32_t slot_in_page,
     const float *k, const float *v);
