@@ -8,7 +8,7 @@
 
 #include "tests/unit/model/tiny_llama.h"
 
-enum { RIG_SEQS = 6, RIG_SLOTS = 160, RIG_ROWS = RIG_SEQS * RIG_SLOTS };
+enum { RIG_SEQS = 6, RIG_SLOTS = 320, RIG_ROWS = RIG_SEQS * RIG_SLOTS };
 
 struct rig_seq {
     int32_t count, context_count;
@@ -40,7 +40,7 @@ struct rig_config {
 };
 
 /* Sequences: 0 causal, 1 bidirectional, 2 prefix-LM, 3 infill with two gaps, 4 one token,
- * 5 causal over many K/V tiles. */
+ * 5 causal over many K/V tiles and two parts of attention. */
 void rig_open(struct rig *rig, struct tiny *tiny, struct rig_config config);
 void rig_close(struct rig *rig);
 /* Adds rows [from, to) of a sequence as one run; `read` asks for their final hidden states. */
