@@ -86,9 +86,13 @@ static bool try_pages(struct scheduler *scheduler, struct seq *seq, int32_t *out
 {
     struct reuse_key key = key_of(seq);
     struct slot_list list = first_slots(seq, reuse_limit(seq));
+    struct pages *pages = scheduler->config.pages;
+    int32_t found = reuse_find(&scheduler->reuse, &key, &list) / pages->page_slots;
+    if (pages_promised(scheduler) - found > pages->free_count + reuse_idle(&scheduler->reuse)) {
+        return false; /* before a page is copied, or evicted for the copy */
+    }
     *out_reused = reuse_take(&scheduler->reuse, &key, &list, &seq->slots);
-    int32_t idle = scheduler->config.pages->free_count + reuse_idle(&scheduler->reuse);
-    if (pages_promised(scheduler) > idle) {
+    if (pages_promised(scheduler) > pages->free_count + reuse_idle(&scheduler->reuse)) {
         slots_release(&seq->slots);
         return false;
     }
