@@ -3,6 +3,7 @@
 
     python3 tests/bench/eval_infill.py http://127.0.0.1:8080 [--data DIR] [--limit 200]
         [--sets wikitext,humaneval,time] [--modes left,rerank,hybrid] [--seconds 3600] [--seed 1]
+        [--clients 1] [--rows FILE]
 
 Needs a running server and the data sets of tests/README (../shared/data, or MAGNETD_DATA).
 
@@ -15,6 +16,9 @@ time        a fill of 8 tokens with the defaults against decoding 8 sequences of
 
 `left` is greedy continuation by /generate. It cannot know where to stop; in wikitext it is told how
 many words are missing, the modes are not. In humaneval all stop at the end of the line.
+
+--rows FILE keeps what came of every case; a later run with the same seed and modes goes on from
+there.
 
 Programs that a model wrote run in a network namespace of their own, as nobody, with limits on
 time, memory and files. Where that cannot be had, they do not run and humaneval is refused.
@@ -116,12 +120,15 @@ def wikitext_gaps(path, count, seed):
 
 def wikitext_case(server, modes, case):
     left, gap, right = case
-    row = {"true": server.log_likelihood(left + gap + right)}
+    scored = {gap: server.log_likelihood(left + gap + right)}  # fills are often the same
+    row = {"true": scored[gap]}
     for mode in modes:
         fill = server.fill(mode, left, right, {"max_tokens": WORD_TOKENS})
         if mode == "left":
             fill = " ".join(fill.split()[:len(gap.split())])
-        total, tokens = server.log_likelihood(left + fill + right)
+        if fill not in scored:
+            scored[fill] = server.log_likelihood(left + fill + right)
+        total, tokens = scored[fill]
         row[mode] = {"exact": fill.strip() == gap, "total": total, "tokens": tokens}
     return row
 
@@ -249,23 +256,45 @@ def time_table(server, cases):
 # ----------------------------------------------------------------------------------------------
 
 
+class Rows:
+    """What came of the cases of a set, by their number, in memory and in a file."""
+
+    def __init__(self, path, name):
+        self.path, self.name, self.rows = path, name, {}
+        if path is not None and path.exists():
+            kept = [json.loads(line) for line in path.read_text().splitlines()]
+            self.rows = {row["case"]: row["row"] for row in kept if row["set"] == name}
+
+    def add(self, case, row):
+        self.rows[case] = row
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps({"set": self.name, "case": case, "row": row}) + "\n")
+
+
 def run_cases(name, cases, one, options):
     """Rows of as many cases as the time allows, with a line of progress now and then."""
-    end, rows, shown = time.monotonic() + options.seconds, [], time.monotonic()
+    rows, end, shown = Rows(options.rows, name), time.monotonic() + options.seconds, 0
+    todo = iter([index for index in range(len(cases)) if index not in rows.rows])
     with concurrent.futures.ThreadPoolExecutor(options.clients) as pool:
-        todo = iter(cases)
-        running = {pool.submit(one, case) for case, _ in zip(todo, range(options.clients))}
-        while running:
-            done, running = concurrent.futures.wait(running, return_when="FIRST_COMPLETED")
-            rows += [future.result() for future in done]
-            if time.monotonic() < end:
-                running |= {pool.submit(one, case) for case, _ in zip(todo, done)}
+        running = {}
+        while True:
+            while len(running) < options.clients and time.monotonic() < end:
+                index = next(todo, None)
+                if index is None:
+                    break
+                running[pool.submit(one, cases[index])] = index
+            if not running:
+                break
+            done, _ = concurrent.futures.wait(running, return_when="FIRST_COMPLETED")
+            for future in done:
+                rows.add(running.pop(future), future.result())
             if time.monotonic() - shown > 15:
                 shown = time.monotonic()
-                print(f"{name}: {len(rows)} of {len(cases)}", file=sys.stderr, flush=True)
-    if len(rows) < len(cases):
-        print(f"{name}: the time was up after {len(rows)} of {len(cases)}", file=sys.stderr)
-    return rows
+                print(f"{name}: {len(rows.rows)} of {len(cases)}", file=sys.stderr, flush=True)
+    if len(rows.rows) < len(cases):
+        print(f"{name}: the time was up after {len(rows.rows)} of {len(cases)}", file=sys.stderr)
+    return [row for index, row in sorted(rows.rows.items()) if index < len(cases)]
 
 
 def main():
@@ -280,6 +309,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=3600, help="for each set")
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rows", type=pathlib.Path)
     options = parser.parse_args()
     server, data = Server(options.url), pathlib.Path(options.data)
     modes = [mode for mode in MODES if mode in options.modes.split(",") or mode == "left"]
