@@ -10,8 +10,9 @@ Needs a running server and the data sets of tests/README (../shared/data, or MAG
 wikitext    gaps of 1 to 3 words cut from WikiText-2's valid text at places drawn by the seed.
             Counted: fills that are the words that stood there, and the log-likelihood of the whole
             excerpt, scored by /generate and so in the same way whatever filled the gap.
-humaneval   lines cut from programs (HumanEval-Infilling, single-line): fills that are the line that
-            stood there, and programs that pass their tests.
+humaneval   lines cut from programs (HumanEval-Infilling, single-line), behind their indentation,
+            where an editor's cursor is: fills that are the line that stood there, and programs
+            that pass their tests.
 time        a fill of 8 tokens with the defaults against decoding 8 sequences of 8 tokens.
 
 `left` is greedy continuation by /generate. It cannot know where to stop; in wikitext it is told how
@@ -199,11 +200,11 @@ def humaneval_cases(path, count, seed):
 
 def humaneval_case(server, modes, case):
     line = case["canonical_solution"].removesuffix("\n")
-    suffix = "\n" + case["suffix"]
+    indent = line[:len(line) - len(line.lstrip(" "))]
     row = {"true": passes(case, line)}
     for mode in modes:
-        fill = server.fill(mode, case["prompt"], suffix,
-                           {"max_tokens": LINE_TOKENS, "stop": ["\n"]})
+        fill = indent + server.fill(mode, case["prompt"] + indent, "\n" + case["suffix"],
+                                    {"max_tokens": LINE_TOKENS, "stop": ["\n"]})
         row[mode] = {"exact": fill.rstrip() == line.rstrip(), "pass": passes(case, fill)}
     return row
 
