@@ -70,7 +70,7 @@ double budget_limit(const struct budget *budget, const struct load *decodes)
         struct load least = {.rows = BUDGET_ROWS_LEAST};
         return fmax(budget->step_us, budget_cost(budget, &least));
     }
-    return budget_cost(budget, decodes) * BUDGET_DECODES_FACTOR;
+    return budget_cost(budget, decodes) * BUDGET_DECODES_TENTHS / 10;
 }
 
 void budget_learn(struct budget *budget, const struct load *load, double expected_us, int64_t us)

@@ -15,9 +15,11 @@
 #include <stdint.h>
 
 enum {
-    BUDGET_STEP_US = 50 * 1000,       /* of a step without decodes ... */
-    BUDGET_ROWS_LEAST = 16,           /* ... or so many rows, below which matrices are slow */
-    BUDGET_DECODES_FACTOR = 2,        /* a step with decodes costs this much more than they alone */
+    BUDGET_STEP_US = 50 * 1000, /* of a step without decodes ... */
+    BUDGET_ROWS_LEAST = 16,     /* ... or so many rows, below which matrices are slow */
+    /* A step with decodes may cost so many tenths of what they cost alone: the promise is twice,
+     * the rest is for what an estimate is off. */
+    BUDGET_DECODES_TENTHS = 18,
     BUDGET_CALIBRATE_US = 150 * 1000, /* no measurement begins after this long */
 };
 

@@ -110,7 +110,7 @@ static void test_knee_and_limit(void **state)
     assert_near(budget_limit(&budget, &none), 50000, 0);
     budget.step_us = 7999; /* 16 rows cost more */
     assert_near(budget_limit(&budget, &none), 8000, 0);
-    assert_near(budget_limit(&budget, &load), BUDGET_DECODES_FACTOR * 5550.0, 0);
+    assert_near(budget_limit(&budget, &load), BUDGET_DECODES_TENTHS * 555.0, 0);
     assert_near(budget_share(&budget, &load), 9 * 500 + 7 * 150, 0);
 }
 

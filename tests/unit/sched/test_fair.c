@@ -35,10 +35,11 @@ static void make(struct fake_host *host, struct request *request, enum kind kind
     int32_t items, bool block)
 {
     *request = (struct request){.job = fake_job(host)};
-    request->tokens = calloc((size_t)tokens, sizeof(int32_t));
+    static uint32_t texts; /* no two are the same: nothing comes from the cache */
+    request->tokens = calloc((size_t)tokens + (size_t)items, sizeof(int32_t));
     request->items = calloc((size_t)items, sizeof(struct plan_item));
-    for (int32_t i = 0; i < tokens; i++) {
-        request->tokens[i] = 10 + i % (FAKE_VOCAB - 20);
+    for (int32_t i = 0; i < tokens + items; i++) {
+        request->tokens[i] = 20 + (int32_t)(texts++ * 2654435761U >> 16) % (FAKE_VOCAB - 20);
     }
     bool embeds = kind == KIND_EMBED;
     request->step = (struct plan_step){.kind = STEP_DECODE,
@@ -48,7 +49,7 @@ static void make(struct fake_host *host, struct request *request, enum kind kind
         .ban_end = true,
         .top_logprobs = -1};
     for (int32_t i = 0; i < items; i++) {
-        request->items[i] = (struct plan_item){.tokens = request->tokens,
+        request->items[i] = (struct plan_item){.tokens = request->tokens + i,
             .token_count = tokens,
             .context_count = block ? tokens : 0,
             .pooling = embeds ? POOLING_LAST : POOLING_NONE,
@@ -85,11 +86,20 @@ struct streams {
     int32_t tokens; /* of those that have finished */
 };
 
+/* Of different lengths, so that never all of them end at once: a step that carries no decode has a
+ * budget of its own. */
+static void ask(struct fake_host *host, struct request *request, int32_t number)
+{
+    make(host, request, KIND_GENERATE, 4, 1, false);
+    request->step.tokens_max = STREAM_TOKENS + 3 * number;
+    fake_job_submit(host, request->job);
+}
+
 static void streams_open(struct fake_host *host, struct streams *streams)
 {
     streams->tokens = 0;
     for (int32_t i = 0; i < STREAMS; i++) {
-        submit(host, &streams->requests[i], KIND_GENERATE, 4, 1, false);
+        ask(host, &streams->requests[i], i);
     }
 }
 
@@ -112,7 +122,7 @@ static int64_t step(struct fake_host *host, struct streams *streams)
             assert_int_equal(request->job->err, ERR_OK);
             streams->tokens += request->job->results[0].generated_tokens;
             drop(request);
-            submit(host, request, KIND_GENERATE, 4, 1, false);
+            ask(host, request, i);
         }
     }
     return host->now_us - from;
