@@ -48,6 +48,7 @@ WORD_TOKENS, LINE_TOKENS = 8, 32
 NOBODY = 65534
 RUN_SECONDS, RUN_BYTES, FILE_BYTES = 5, 1 << 30, 1 << 20
 ROUNDS = 9
+RETRIES = 20
 
 
 class Server:
@@ -56,16 +57,22 @@ class Server:
         self.address = (parts.hostname, parts.port or 80)
 
     def ask(self, path, body):
-        connection = http.client.HTTPConnection(*self.address, timeout=600)
-        try:
-            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-            reply = connection.getresponse()
-            data = reply.read()
-            if reply.status != 200:
-                raise RuntimeError(f"{path}: {reply.status} {data[:200]!r}")
-            return json.loads(data)
-        finally:
-            connection.close()
+        """The reply; a server that is too busy is asked again."""
+        for _ in range(RETRIES):
+            connection = http.client.HTTPConnection(*self.address, timeout=600)
+            try:
+                head = {"Content-Type": "application/json"}
+                connection.request("POST", path, json.dumps(body), head)
+                reply = connection.getresponse()
+                data = reply.read()
+            finally:
+                connection.close()
+            if reply.status == 200:
+                return json.loads(data)
+            if reply.status not in (429, 503, 504):
+                break
+            time.sleep(int(reply.headers.get("Retry-After", "1")))
+        raise RuntimeError(f"{path}: {reply.status} {data[:200]!r}")
 
     def fill(self, mode, left, right, options):
         """What the mode puts between left and right."""
