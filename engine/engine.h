@@ -24,6 +24,7 @@ struct engine_config {
     int32_t threads;           /* compute threads (CPUs available) */
     int32_t context;           /* tokens of one sequence (the model's, at most 8192) */
     bool kv_f32;               /* K/V as f32 instead of f16 */
+    bool int8_activations;     /* multiply block formats with inputs in 8 bits instead of f32 */
     uint64_t cache_bytes;      /* K/V pages (enough for 4 full contexts, at most 1 GiB, at least one
                                  context) */
     int32_t reuse_percent;     /* of the pages that may be kept for later requests (100); -1 = 0 */
@@ -44,7 +45,7 @@ struct engine_config {
 struct memory_plan {
     uint64_t weights, cache, scratch, jobs, tokenizer, total;
     int32_t context, sequences, jobs_max, step_rows, page_slots, pages, reuse_pages, threads;
-    bool kv_f32;
+    bool kv_f32, int8_activations;
 };
 
 /* What the engine thread is at. */

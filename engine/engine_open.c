@@ -152,12 +152,19 @@ enum err engine_size(struct engine_config *config, const struct model *model,
     plan.step_rows = config->step_rows;
     plan.threads = config->threads;
     plan.kv_f32 = config->kv_f32;
+    plan.int8_activations = about->int8_activations;
     plan.total = plan.weights + plan.cache + plan.scratch + plan.jobs;
     *out_plan = plan;
     return ERR_OK;
 }
 
 /* ---- model and tokenizer ------------------------------------------------------------------- */
+
+static enum err set_activations(
+    const struct engine_config *config, struct model *model, struct err_info *info)
+{
+    return config->int8_activations ? model_use_int8(model, info) : ERR_OK;
+}
 
 static enum err load_text(const struct gguf *gguf, const struct engine_config *config,
     struct model *model, struct tokenizer **out_tokenizer, struct err_info *info)
@@ -197,6 +204,9 @@ enum err engine_plan(const struct engine_config *config, struct memory_plan *out
     }
     if (err == ERR_OK) {
         err = model_open(gguf, &kernels, NULL, true, &model, info);
+    }
+    if (err == ERR_OK) {
+        err = set_activations(config, model, info);
     }
     if (err == ERR_OK) {
         err = load_text(gguf, config, model, &tokenizer, info);
@@ -282,6 +292,9 @@ static enum err open_model(struct engine *engine, struct err_info *info)
         return err;
     }
     err = model_open(gguf, &engine->kernels, engine->threads, false, &engine->model, info);
+    if (err == ERR_OK) {
+        err = set_activations(&engine->config, engine->model, info);
+    }
     if (err == ERR_OK) {
         err = load_text(gguf, &engine->config, engine->model, &engine->tokenizer, info);
     }

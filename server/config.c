@@ -55,8 +55,11 @@ static const struct setting settings[] = {
     NUMBER("port", port, 8080, 0, 65535, "port to listen on; 0 = any free one"),
     SWITCH("allow-remote", allow_remote, "permit a --host that is not loopback: there are no keys"),
     NUMBER("threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
-    WORD("kernels", kernels, "auto|ref|avx2|avx512|blas", "instruction set (best here)"),
+    WORD("kernels", kernels, "auto|ref|avx2|avxvnni|avx512|avx512vnni|blas",
+        "instruction set (best here)"),
     WORD("kv-type", kv_type, "f16|f32", "type of cached keys and values"),
+    WORD("activations", activations, "f32|int8",
+        "what block-format weights are multiplied with; float ones: f32"),
     NUMBER(
         "context", context, 0, 0, LIMIT_CONTEXT, "tokens of one sequence (the model's, <= 8192)"),
     NUMBER("cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),

@@ -88,6 +88,7 @@ static void write_limits(struct json_out *json, struct app *app, const struct mo
     json_out_key(json, "docker_label");
     json_out_null(json);
     member_bool(json, "deterministic", engine_deterministic(app_engine(app)));
+    member_text(json, "activations", model->int8_activations ? "int8" : "f32");
 }
 
 static void write_tasks(struct json_out *json, const struct model_info *model)

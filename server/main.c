@@ -40,6 +40,7 @@ static struct engine_config engine_config_of(const struct config *config)
         .threads = (int32_t)config->threads,
         .context = (int32_t)config->context,
         .kv_f32 = strcmp(config->kv_type, "f32") == 0,
+        .int8_activations = strcmp(config->activations, "int8") == 0,
         .cache_bytes = (uint64_t)config->cache_mib << 20,
         .reuse_percent = config->cache_reuse == 0 ? -1 : (int32_t)config->cache_reuse,
         .reserve_tokens = (int32_t)config->reserve_tokens,

@@ -27,7 +27,8 @@ void plan_text_memory(FILE *file, const struct memory_plan *plan)
         plan->pages, plan->page_slots, plan->kv_f32 ? "f32" : "f16", plan->context,
         plan->reuse_pages);
     size_line(file, "cache", plan->cache, note);
-    snprintf(note, sizeof(note), "%d threads, %d rows a step", plan->threads, plan->step_rows);
+    snprintf(note, sizeof(note), "%d threads, %d rows a step, %s activations", plan->threads,
+        plan->step_rows, plan->int8_activations ? "int8" : "f32");
     size_line(file, "scratch", plan->scratch, note);
     snprintf(note, sizeof(note), "%d jobs, %d sequences at once", plan->jobs_max, plan->sequences);
     size_line(file, "jobs", plan->jobs, note);

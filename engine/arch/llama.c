@@ -374,14 +374,19 @@ static struct linear_job q_job(const struct pass *pass, const struct layer *laye
     return (struct linear_job){&layer->q, pass->scratch->q, (size_t)layer->q.outputs};
 }
 
+static struct linear_input prepare_normed(struct pass *pass)
+{
+    return linear_prepare(pass->model, pass->scratch, pass->threads, pass->scratch->h,
+        pass->tile->row_count, pass->model->info.hidden);
+}
+
 static void llama_store(struct pass *pass, int32_t l)
 {
     const struct layer *layer = &pass->model->layers[l];
     struct scratch *scratch = pass->scratch;
 
     norm_rows(pass, layer->attn_norm);
-    struct activation a =
-        linear_prepare(scratch->h, pass->tile->row_count, pass->model->info.hidden);
+    struct linear_input a = prepare_normed(pass);
     struct linear_job jobs[] = {
         {&layer->k, scratch->k, (size_t)layer->k.outputs},
         {&layer->v, scratch->v, (size_t)layer->v.outputs},
@@ -398,8 +403,7 @@ static void llama_attend(struct pass *pass, int32_t l)
 
     if (!pass->joined) {
         norm_rows(pass, layer->attn_norm);
-        struct activation a =
-            linear_prepare(scratch->h, pass->tile->row_count, pass->model->info.hidden);
+        struct linear_input a = prepare_normed(pass);
         struct linear_job job = q_job(pass, layer);
         linear_project(pass->kernels, pass->threads, &a, &job, 1);
         attention_rotate_q(pass);

@@ -2,6 +2,7 @@
 #include "engine/blocks/linear.h"
 
 #include "engine/base/assert.h"
+#include "engine/kernels/int8_row.h"
 
 enum {
     /* Rows of one chunk: enough that the weights, read once a chunk, are no longer what a chunk
@@ -11,6 +12,7 @@ enum {
      * thread several chunks, yet long against the cost of taking a chunk. Kernels walk four panels
      * side by side if they can, or two: an odd one out takes as long as its neighbours. */
     LINEAR_GROUP_BYTES = 32 * 1024,
+    QUANTIZE_ROWS = 16, /* of one chunk of the preparation */
 };
 
 struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows)
@@ -42,22 +44,62 @@ struct linear_cell linear_cell_of(const struct linear_grid *grid, int32_t chunk)
     };
 }
 
-struct activation linear_prepare(const float *x, int32_t rows, int32_t inputs)
+/* ---- inputs --------------------------------------------------------------------------------- */
+
+struct quantize_region {
+    const struct kernels *kernels;
+    const float *x;
+    unsigned char *out;
+    size_t row_bytes;
+    int32_t rows, inputs;
+};
+
+static void quantize_chunk(void *context, int32_t chunk, int32_t thread)
 {
-    return (struct activation){
-        .format = ACTIVATION_F32,
-        .rows = rows,
-        .inputs = inputs,
-        .row_bytes = (size_t)inputs * sizeof(float),
-        .data = x,
+    const struct quantize_region *region = context;
+    const int32_t to = MIN((chunk + 1) * QUANTIZE_ROWS, region->rows);
+    for (int32_t r = chunk * QUANTIZE_ROWS; r < to; r++) {
+        region->kernels->quantize(region->x + (size_t)r * (size_t)region->inputs, region->inputs,
+            region->out + (size_t)r * region->row_bytes);
+    }
+}
+
+struct linear_input linear_prepare(const struct model *model, struct scratch *scratch,
+    struct threads *threads, const float *x, int32_t rows, int32_t inputs)
+{
+    struct linear_input input = {
+        .f32 = {ACTIVATION_F32, rows, inputs, (size_t)inputs * sizeof(float), x},
     };
+    /* Other widths are those of float formats, which take f32. */
+    if (model->info.int8_activations && inputs % INT8_BLOCK == 0) {
+        struct quantize_region region = {
+            .kernels = model->kernels,
+            .x = x,
+            .out = scratch->prepared,
+            .row_bytes = int8_row_bytes(inputs),
+            .rows = rows,
+            .inputs = inputs,
+        };
+        threads_run(threads, (rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS, quantize_chunk, &region);
+        input.int8 =
+            (struct activation){ACTIVATION_INT8, rows, inputs, region.row_bytes, scratch->prepared};
+    }
+    return input;
+}
+
+void linear_multiply(const struct kernels *kernels, const struct packed *weight,
+    const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride)
+{
+    const bool in_8_bits = x->int8.data != NULL && tensor_type_block(weight->type) > 1;
+    (in_8_bits ? kernels->linear_int8 : kernels->linear)(weight, in_8_bits ? &x->int8 : &x->f32,
+        cell->row_from, cell->row_to, cell->panel_from, cell->panel_to, y, y_stride);
 }
 
 /* ---- several outputs of one input ---------------------------------------------------------- */
 
 struct project_region {
     const struct kernels *kernels;
-    const struct activation *x;
+    const struct linear_input *x;
     const struct linear_job *jobs;
     int32_t job_count;
     struct linear_grid grids[LINEAR_JOBS_MAX];
@@ -74,12 +116,11 @@ static void project_chunk(void *context, int32_t chunk, int32_t thread)
     }
     const struct linear_job *it = &region->jobs[job];
     struct linear_cell cell = linear_cell_of(&region->grids[job], chunk);
-    region->kernels->linear(it->weight, region->x, cell.row_from, cell.row_to, cell.panel_from,
-        cell.panel_to, it->y, it->y_stride);
+    linear_multiply(region->kernels, it->weight, region->x, &cell, it->y, it->y_stride);
 }
 
 void linear_project(const struct kernels *kernels, struct threads *threads,
-    const struct activation *x, const struct linear_job *jobs, int32_t job_count)
+    const struct linear_input *x, const struct linear_job *jobs, int32_t job_count)
 {
     ASSERT(job_count > 0 && job_count <= LINEAR_JOBS_MAX);
     struct project_region region = {
@@ -90,8 +131,8 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
     };
     int32_t chunk_count = 0;
     for (int32_t i = 0; i < job_count; i++) {
-        ASSERT(jobs[i].weight->inputs == x->inputs);
-        region.grids[i] = linear_grid_of(jobs[i].weight, x->rows);
+        ASSERT(jobs[i].weight->inputs == x->f32.inputs);
+        region.grids[i] = linear_grid_of(jobs[i].weight, x->f32.rows);
         chunk_count += region.grids[i].chunk_count;
     }
     threads_run(threads, chunk_count, project_chunk, &region);
@@ -102,7 +143,7 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
 struct add_region {
     const struct pass *pass;
     const struct packed *weight;
-    struct activation x;
+    struct linear_input x;
     struct linear_grid grid;
 };
 
@@ -114,8 +155,7 @@ static void add_chunk(void *context, int32_t chunk, int32_t thread)
     struct linear_cell cell = linear_cell_of(&region->grid, chunk);
     size_t hidden = (size_t)region->weight->outputs;
     float *h = pass->scratch->h;
-    pass->kernels->linear(region->weight, &region->x, cell.row_from, cell.row_to, cell.panel_from,
-        cell.panel_to, h, hidden);
+    linear_multiply(pass->kernels, region->weight, &region->x, &cell, h, hidden);
     int32_t from = cell.panel_from * PANEL_OUTPUTS;
     int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->weight->outputs);
     for (int32_t r = cell.row_from; r < cell.row_to; r++) {
@@ -130,7 +170,8 @@ void linear_add(struct pass *pass, const struct packed *weight, const float *inp
     struct add_region region = {
         .pass = pass,
         .weight = weight,
-        .x = linear_prepare(input, pass->tile->row_count, weight->inputs),
+        .x = linear_prepare(pass->model, pass->scratch, pass->threads, input, pass->tile->row_count,
+            weight->inputs),
         .grid = linear_grid_of(weight, pass->tile->row_count),
     };
     threads_run(pass->threads, region.grid.chunk_count, add_chunk, &region);

@@ -21,8 +21,21 @@ struct linear_cell {
 struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows);
 struct linear_cell linear_cell_of(const struct linear_grid *grid, int32_t chunk);
 
-/* An input of several linears: [rows, inputs], rows next to each other. */
-struct activation linear_prepare(const float *x, int32_t rows, int32_t inputs);
+/* An input of several linears. Each takes the form its weights are multiplied with: matrices of
+ * float formats always f32. */
+struct linear_input {
+    struct activation f32;
+    struct activation int8; /* data NULL: the model multiplies f32 only */
+};
+
+/* x is [rows, inputs], rows next to each other; it and scratch->prepared stay in use until the
+ * next call. A row's 8 bits follow from that row alone. */
+struct linear_input linear_prepare(const struct model *model, struct scratch *scratch,
+    struct threads *threads, const float *x, int32_t rows, int32_t inputs);
+
+/* y of one cell: kernels->linear or linear_int8, y pointing at row 0, output 0. */
+void linear_multiply(const struct kernels *kernels, const struct packed *weight,
+    const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride);
 
 /* One output of an input: y [rows, weight->outputs], row distance y_stride. */
 struct linear_job {
@@ -35,7 +48,7 @@ enum { LINEAR_JOBS_MAX = 3 };
 
 /* Every job over the same x, in one region. */
 void linear_project(const struct kernels *kernels, struct threads *threads,
-    const struct activation *x, const struct linear_job *jobs, int32_t job_count);
+    const struct linear_input *x, const struct linear_job *jobs, int32_t job_count);
 /* x of every row of the tile += weight of `input`; scratch->h is overwritten. */
 void linear_add(struct pass *pass, const struct packed *weight, const float *input);
 

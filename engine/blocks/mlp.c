@@ -9,7 +9,7 @@
 struct gate_region {
     const struct pass *pass;
     const struct packed *gate, *up;
-    struct activation x;
+    struct linear_input x;
     struct linear_grid grid;
 };
 
@@ -20,10 +20,8 @@ static void gate_chunk(void *context, int32_t chunk, int32_t thread)
     struct linear_cell cell = linear_cell_of(&region->grid, chunk);
     size_t ffn = (size_t)region->gate->outputs;
     float *gate = pass->scratch->gate, *up = pass->scratch->up;
-    pass->kernels->linear(region->gate, &region->x, cell.row_from, cell.row_to, cell.panel_from,
-        cell.panel_to, gate, ffn);
-    pass->kernels->linear(region->up, &region->x, cell.row_from, cell.row_to, cell.panel_from,
-        cell.panel_to, up, ffn);
+    linear_multiply(pass->kernels, region->gate, &region->x, &cell, gate, ffn);
+    linear_multiply(pass->kernels, region->up, &region->x, &cell, up, ffn);
     int32_t from = cell.panel_from * PANEL_OUTPUTS;
     int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->gate->outputs);
     for (int32_t r = cell.row_from; r < cell.row_to; r++) {
@@ -40,7 +38,8 @@ void mlp_gate(struct pass *pass, const struct packed *gate, const struct packed 
         .pass = pass,
         .gate = gate,
         .up = up,
-        .x = linear_prepare(pass->scratch->h, pass->tile->row_count, gate->inputs),
+        .x = linear_prepare(pass->model, pass->scratch, pass->threads, pass->scratch->h,
+            pass->tile->row_count, gate->inputs),
         .grid = linear_grid_of(gate, pass->tile->row_count),
     };
     threads_run(pass->threads, region.grid.chunk_count, gate_chunk, &region);

@@ -39,8 +39,9 @@ struct packed {
     unsigned char *data; /* 64-byte aligned, panels * panel_bytes, in the block of weights */
 };
 
-/* An input prepared once and consumed by several linears. F32 aliases the caller's rows. */
-enum activation_format { ACTIVATION_F32, ACTIVATION_FORMAT_COUNT };
+/* An input prepared once and consumed by several linears. F32 aliases the caller's rows; rows of
+ * INT8 are told in int8_row.h. */
+enum activation_format { ACTIVATION_F32, ACTIVATION_INT8 };
 
 struct activation {
     enum activation_format format;
@@ -80,7 +81,7 @@ struct attention_args {
 enum rope_style { ROPE_INTERLEAVED, ROPE_HALF };
 
 struct kernels {
-    const char *name; /* "ref", "avx2", "avx512", "neon", "blas" */
+    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "blas" */
     bool deterministic;
 
     /* ---- weights ---- */
@@ -99,6 +100,12 @@ struct kernels {
      * outputs of those panels that exist (< outputs). */
     void (*linear)(const struct packed *packed, const struct activation *x, int32_t row_from,
         int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
+    /* The same for an input in 8 bits and a matrix of a block format; float formats have no such
+     * product. Bits are equal on all rungs. NULL, with quantize: the rung has none. */
+    void (*linear_int8)(const struct packed *packed, const struct activation *x, int32_t row_from,
+        int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
+    /* One row of ACTIVATION_INT8 from `inputs` floats, a multiple of 32; out is 64-byte aligned. */
+    void (*quantize)(const float *x, int32_t inputs, void *out);
 
     /* ---- K/V cache ---- */
     /* Stores one slot's K and V [heads_kv, head_dim] into a page; head h of this layer begins at

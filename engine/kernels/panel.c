@@ -11,10 +11,7 @@
 #include "engine/base/assert.h"
 #include "engine/base/checked.h"
 
-enum {
-    BLOCK_BYTES_MAX = 256,
-    PANEL_ALIGNMENT = 64, /* each panel begins on its own cache line */
-};
+enum { PANEL_ALIGNMENT = 64 }; /* each panel begins on its own cache line */
 
 struct panel_layout panel_layout_of(enum tensor_type type)
 {
@@ -117,19 +114,27 @@ void panel_pack(
     }
 }
 
-void panel_unpack(
-    const struct packed *packed, int32_t output, int32_t from, int32_t count, float *out)
+void panel_block(const struct packed *packed, int32_t output, int32_t from,
+    unsigned char out[PANEL_BLOCK_BYTES_MAX])
 {
     const struct panel_layout layout = panel_layout_of(packed->type);
     const int32_t block = tensor_type_block(packed->type);
     const size_t block_bytes = tensor_type_block_bytes(packed->type);
-    unsigned char bytes[BLOCK_BYTES_MAX];
-    ASSERT(block_bytes <= sizeof bytes && from % block == 0 && count % block == 0);
+    ASSERT(block_bytes <= PANEL_BLOCK_BYTES_MAX && from % block == 0);
     const unsigned char *panel =
         packed->data + (size_t)(output / PANEL_OUTPUTS) * packed->panel_bytes;
+    gather_block(&layout, panel + (size_t)(from / block) * block_bytes * PANEL_OUTPUTS,
+        output % PANEL_OUTPUTS, out);
+}
+
+void panel_unpack(
+    const struct packed *packed, int32_t output, int32_t from, int32_t count, float *out)
+{
+    const int32_t block = tensor_type_block(packed->type);
+    unsigned char bytes[PANEL_BLOCK_BYTES_MAX];
+    ASSERT(count % block == 0);
     for (int32_t i = 0; i < count; i += block) {
-        gather_block(&layout, panel + (size_t)((from + i) / block) * block_bytes * PANEL_OUTPUTS,
-            output % PANEL_OUTPUTS, bytes);
+        panel_block(packed, output, from + i, bytes);
         tensor_type_unpack(packed->type, bytes, (size_t)block, out + i);
     }
 }

@@ -28,12 +28,17 @@ struct panel_layout {
     uint32_t turned;
 };
 
+enum { PANEL_BLOCK_BYTES_MAX = 256 };
+
 struct panel_layout panel_layout_of(enum tensor_type type);
 /* Entries of the kernel table. */
 size_t panel_bytes(enum tensor_type type, int32_t inputs);
 void panel_pack(
     const struct packed *packed, int32_t output_from, int32_t output_count, const void *file_rows);
 void panel_unpack_row(const struct packed *packed, int32_t output, float *out);
+/* The file's bytes of the block of one output that begins at number `from`. */
+void panel_block(const struct packed *packed, int32_t output, int32_t from,
+    unsigned char out[PANEL_BLOCK_BYTES_MAX]);
 /* Exact values of numbers [from, from + count) of one output; both multiples of the block. */
 void panel_unpack(
     const struct packed *packed, int32_t output, int32_t from, int32_t count, float *out);

@@ -12,6 +12,9 @@ void rung_ref_fill(struct kernels *table);
 void rung_fill_avx2(struct kernels *table);
 /* Needs AVX-512 F, BW, DQ and VL, and what avx2 needs. */
 void rung_fill_avx512(struct kernels *table);
+/* 8-bit products: what avx2 needs and AVX-VNNI; what avx512 needs and its VNNI. */
+void rung_vnni_fill_avx(struct kernels *table);
+void rung_vnni_fill_avx512(struct kernels *table);
 /* Any AArch64 CPU. */
 void rung_neon_fill(struct kernels *table);
 /* F32 products by OpenBLAS; call rung_blas_prepare first. */

@@ -12,8 +12,16 @@
 #include <cpuid.h>
 #endif
 
-/* In the order of the ladder; each can run what the ones before it of its kind of CPU can. */
-enum level { LEVEL_REF, LEVEL_AVX2, LEVEL_AVX512, LEVEL_NEON, LEVEL_COUNT };
+/* In the order of the ladder. A CPU can skip a level and still run what comes after it. */
+enum level {
+    LEVEL_REF,
+    LEVEL_AVX2,
+    LEVEL_AVXVNNI,
+    LEVEL_AVX512,
+    LEVEL_AVX512VNNI,
+    LEVEL_NEON,
+    LEVEL_COUNT
+};
 
 struct step {
     const char *name;
@@ -25,10 +33,14 @@ static const struct step steps[LEVEL_COUNT] = {
     [LEVEL_REF] = {"ref", rung_ref_fill, "nothing"},
 #if defined(__x86_64__)
     [LEVEL_AVX2] = {"avx2", rung_fill_avx2, "AVX2, FMA and F16C"},
+    [LEVEL_AVXVNNI] = {"avxvnni", rung_vnni_fill_avx, "AVX-VNNI"},
     [LEVEL_AVX512] = {"avx512", rung_fill_avx512, "AVX-512 F, BW, DQ and VL"},
+    [LEVEL_AVX512VNNI] = {"avx512vnni", rung_vnni_fill_avx512, "AVX-512 F, BW, DQ, VL and VNNI"},
 #else
     [LEVEL_AVX2] = {"avx2", NULL, "an x86-64 CPU"},
+    [LEVEL_AVXVNNI] = {"avxvnni", NULL, "an x86-64 CPU"},
     [LEVEL_AVX512] = {"avx512", NULL, "an x86-64 CPU"},
+    [LEVEL_AVX512VNNI] = {"avx512vnni", NULL, "an x86-64 CPU"},
 #endif
 #if defined(__aarch64__)
     [LEVEL_NEON] = {"neon", rung_neon_fill, "nothing"}, /* part of every AArch64 CPU */
@@ -37,46 +49,93 @@ static const struct step steps[LEVEL_COUNT] = {
 #endif
 };
 
-/* __builtin_cpu_supports also asks whether the operating system keeps the registers. It does not
- * know f16c in all compilers. */
-static enum level level_of_cpu(void)
-{
 #if defined(__x86_64__)
+/* __builtin_cpu_supports also asks whether the operating system keeps the registers. It does not
+ * know f16c and avxvnni in all compilers. */
+static bool cpu_has_avx2(void)
+{
     unsigned eax, ebx, ecx, edx;
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        __get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_F16C) == 0) {
-        return LEVEL_REF;
-    }
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")
-               ? LEVEL_AVX512
-               : LEVEL_AVX2;
-#elif defined(__aarch64__)
-    return LEVEL_NEON;
-#else
-    return LEVEL_REF;
-#endif
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-static void climb(struct kernels *table, enum level level)
+static bool cpu_has_avx512(void)
 {
-    for (int step = 0; step <= (int)level; step++) {
-        if (steps[step].fill != NULL) {
-            steps[step].fill(table);
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+static bool cpu_has_avxvnni(void)
+{
+    enum { BIT_AVXVNNI = 1 << 4 };
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & BIT_AVXVNNI) != 0;
+}
+#endif
+
+static bool cpu_runs(enum level level)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    switch (level) {
+    case LEVEL_REF:
+        return true;
+    case LEVEL_AVX2:
+        return cpu_has_avx2();
+    case LEVEL_AVXVNNI:
+        return cpu_has_avx2() && cpu_has_avxvnni();
+    case LEVEL_AVX512:
+        return cpu_has_avx2() && cpu_has_avx512();
+    case LEVEL_AVX512VNNI:
+        return cpu_has_avx2() && cpu_has_avx512() && __builtin_cpu_supports("avx512vnni");
+    case LEVEL_NEON:
+    case LEVEL_COUNT:
+        return false;
+    }
+#elif defined(__aarch64__)
+    return level == LEVEL_REF || level == LEVEL_NEON;
+#endif
+    return level == LEVEL_REF;
+}
+
+static void climb(struct kernels *table, enum level to)
+{
+    for (int level = 0; level <= (int)to; level++) {
+        if (cpu_runs((enum level)level)) {
+            steps[level].fill(table);
         }
     }
 }
 
+static enum level best_level(void)
+{
+    int best = LEVEL_COUNT - 1;
+    while (!cpu_runs((enum level)best)) {
+        best--;
+    }
+    return (enum level)best;
+}
+
 const char *const *kernels_available(void)
 {
-    static const char *const names[LEVEL_COUNT][2][LEVEL_COUNT + 2] = {
-        [LEVEL_REF] = {{"ref"}, {"ref", "blas"}},
-        [LEVEL_AVX2] = {{"ref", "avx2"}, {"ref", "blas", "avx2"}},
-        [LEVEL_AVX512] = {{"ref", "avx2", "avx512"}, {"ref", "blas", "avx2", "avx512"}},
-        [LEVEL_NEON] = {{"ref", "neon"}, {"ref", "blas", "neon"}},
+#define WITH_BLAS(...)                                                                             \
+    {                                                                                              \
+        {"ref", __VA_ARGS__},                                                                      \
+        {                                                                                          \
+            "ref", "blas", __VA_ARGS__                                                             \
+        }                                                                                          \
+    }
+    static const char *const names[LEVEL_COUNT][2][2][LEVEL_COUNT + 2] = {
+        [LEVEL_REF] = {{{"ref"}, {"ref", "blas"}}},
+        [LEVEL_AVX2] = {WITH_BLAS("avx2")},
+        [LEVEL_AVXVNNI] = {[1] = WITH_BLAS("avx2", "avxvnni")},
+        [LEVEL_AVX512] = {WITH_BLAS("avx2", "avx512"), WITH_BLAS("avx2", "avxvnni", "avx512")},
+        [LEVEL_AVX512VNNI] = {WITH_BLAS("avx2", "avx512", "avx512vnni"),
+            WITH_BLAS("avx2", "avxvnni", "avx512", "avx512vnni")},
+        [LEVEL_NEON] = {WITH_BLAS("neon")},
     };
-    return names[level_of_cpu()][rung_blas_usable()];
+#undef WITH_BLAS
+    return names[best_level()][cpu_runs(LEVEL_AVXVNNI)][rung_blas_usable()];
 }
 
 static enum err select_blas(enum level level, struct kernels *out, struct err_info *info)
@@ -91,7 +150,7 @@ static enum err select_blas(enum level level, struct kernels *out, struct err_in
 
 enum err kernels_select(const char *name, struct kernels *out, struct err_info *info)
 {
-    const enum level best = level_of_cpu();
+    const enum level best = best_level();
     if (name == NULL) {
         climb(out, best);
         return ERR_OK;
@@ -103,7 +162,7 @@ enum err kernels_select(const char *name, struct kernels *out, struct err_info *
         if (strcmp(name, steps[level].name) != 0) {
             continue;
         }
-        if (level > (int)best || steps[level].fill == NULL) {
+        if (!cpu_runs((enum level)level)) {
             return err_set(info, ERR_CONFIG, "kernels",
                 "this machine cannot run the %s kernels, which need %s", name, steps[level].needs);
         }

@@ -254,7 +254,8 @@ void model_logits(const struct model *model, struct scratch *scratch, struct thr
         for (int32_t r = 0; r < rows; r++) {
             memcpy(scratch->h + (size_t)r * width, hidden[from + r], width * sizeof(float));
         }
-        struct activation x = linear_prepare(scratch->h, rows, model->info.hidden);
+        struct linear_input x =
+            linear_prepare(model, scratch, threads, scratch->h, rows, model->info.hidden);
         struct linear_job job = {
             .weight = model->head, .y = logits + (size_t)from * vocab, .y_stride = vocab};
         linear_project(model->kernels, threads, &x, &job, 1);

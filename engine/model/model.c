@@ -193,6 +193,35 @@ struct model_info *model_info_mutable(struct model *model)
     return &model->info;
 }
 
+static bool multiplies_blocks(const struct model *model)
+{
+    bool any = tensor_type_block(model->head->type) > 1;
+    for (int32_t l = 0; l < model->info.layers; l++) {
+        const struct layer *layer = &model->layers[l];
+        const struct packed *matrices[] = {&layer->q, &layer->k, &layer->v, &layer->output,
+            &layer->gate, &layer->up, &layer->down};
+        for (size_t i = 0; i < ARRAY_COUNT(matrices); i++) {
+            any |= tensor_type_block(matrices[i]->type) > 1;
+        }
+    }
+    return any;
+}
+
+enum err model_use_int8(struct model *model, struct err_info *info)
+{
+    if (model->kernels->quantize == NULL) {
+        return err_set(info, ERR_CONFIG, "activations",
+            "the %s kernels multiply f32 activations only", model->kernels->name);
+    }
+    if (!multiplies_blocks(model)) {
+        return err_set(info, ERR_CONFIG, "activations",
+            "int8 needs matrices of a block format, such as q8_0 or q4_1; all of this file's are "
+            "floats");
+    }
+    model->info.int8_activations = true;
+    return ERR_OK;
+}
+
 uint64_t model_bytes(const struct model *model)
 {
     return model->bytes;

@@ -75,6 +75,10 @@ void model_close(struct model *model); /* NULL allowed */
 const struct model_info *model_info(const struct model *model);
 struct model_info *model_info_mutable(struct model *model); /* profile and engine fill it in */
 uint64_t model_bytes(const struct model *model);            /* weights in kernel order */
+/* From now on matrices of block formats are multiplied with inputs in 8 bits: before any scratch is
+ * sized. ERR_CONFIG, naming `activations`, where no matrix is of such a format or the kernels have
+ * no such product: the option would do nothing. */
+MUST_USE enum err model_use_int8(struct model *model, struct err_info *info);
 
 /* Scratch for passes of any size: rows are worked on in tiles of `tile_rows`, 1..4096. */
 MUST_USE enum err scratch_open(

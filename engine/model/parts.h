@@ -88,6 +88,8 @@ struct scratch {
     float *states;    /* [STATE_PARTS][heads][attention_state_floats(head_dim)] */
     float *k, *v;     /* [tile_rows, heads_kv * head_dim] */
     float *gate, *up; /* [tile_rows, ffn] */
+    /* Rows of ACTIVATION_INT8 of the widest input; empty where the model multiplies f32 only. */
+    unsigned char *prepared;
 };
 
 struct pass {

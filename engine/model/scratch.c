@@ -5,6 +5,7 @@
  */
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
+#include "engine/kernels/int8_row.h"
 #include "engine/model/parts.h"
 
 enum { PART_ALIGNMENT = 64 };
@@ -29,6 +30,7 @@ static struct scratch *cut_scratch(
     size_t rows = (size_t)tile_rows;
     size_t width_q = (size_t)info->heads * (size_t)info->head_dim;
     size_t width_kv = (size_t)info->heads_kv * (size_t)info->head_dim;
+    int32_t widest = MAX(MAX(info->hidden, info->ffn), info->heads * info->head_dim);
     struct scratch *scratch = cut(cutter, 1, sizeof(struct scratch));
     struct scratch parts = {
         .tile_rows = tile_rows,
@@ -49,6 +51,7 @@ static struct scratch *cut_scratch(
         .v = cut(cutter, rows * width_kv, sizeof(float)),
         .gate = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
         .up = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
+        .prepared = cut(cutter, info->int8_activations ? rows : 0, int8_row_bytes(widest)),
     };
     if (scratch != NULL) {
         *scratch = parts;

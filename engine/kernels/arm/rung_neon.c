@@ -7,6 +7,8 @@ void rung_neon_fill(struct kernels *table)
     table->name = "neon";
     table->deterministic = true;
     table->linear = linear_neon;
+    table->linear_int8 = NULL; /* the reference's would be slower than f32: refused instead */
+    table->quantize = NULL;
     table->kv_store = kv_neon_store;
     table->attention = attention_neon;
     table->attention_part = attention_part_neon;

@@ -88,4 +88,6 @@ void rung_blas_fill(struct kernels *table)
     table->pack = blas_pack;
     table->unpack_row = blas_unpack_row;
     table->linear = blas_linear;
+    table->linear_int8 = NULL; /* its panels are floats */
+    table->quantize = NULL;
 }

@@ -10,6 +10,9 @@
 
 void linear_ref(const struct packed *packed, const struct activation *x, int32_t row_from,
     int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
+void int8_ref_linear(const struct packed *packed, const struct activation *x, int32_t row_from,
+    int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
+void int8_ref_quantize(const float *x, int32_t inputs, void *out);
 void attention_ref(const struct attention_args *args, int32_t row_from, int32_t row_to);
 bool kv_ref_store(enum kv_type type, int32_t page_slots, int32_t heads_kv, int32_t head_dim,
     unsigned char *page, size_t layer_offset, size_t head_bytes, int32_t slot_in_page,

@@ -13,6 +13,8 @@ void rung_ref_fill(struct kernels *table)
         .pack = panel_pack,
         .unpack_row = panel_unpack_row,
         .linear = linear_ref,
+        .linear_int8 = int8_ref_linear,
+        .quantize = int8_ref_quantize,
         .kv_store = kv_ref_store,
         .attention = attention_ref,
         .rms_norm = vector_ref_rms_norm,

@@ -40,7 +40,8 @@ enum {
     WORD_BYTES = 4 * PANEL_OUTPUTS, /* one word of each output */
 };
 
-/* weight = a c + b, a divided by the power of two that panel_number multiplies c by. */
+/* Of weights a c + b, where a is divided by the power of two that panel_number multiplies c by; or
+ * of weights a q + b. */
 struct affine {
     floats a, b;
 };
@@ -124,24 +125,13 @@ ALWAYS_INLINE int panel_chain(enum tensor_type type)
     return type == TENSOR_Q6_K ? SUB_BLOCK / 2 : SUB_BLOCK;
 }
 
-ALWAYS_INLINE struct affine affine_of(enum tensor_type type, floats a, floats minimum)
-{
-    const int bits = panel_bits(type);
-    const float middle = (float)(1 << (bits - 1));
-    const float unit = 1.0f / (float)(1u << (32 - bits));
-    return (struct affine){
-        a * floats_all(unit),
-        floats_fma(a, floats_all(middle), minimum),
-    };
-}
-
 ALWAYS_INLINE floats byte_of_word(ints v, int i)
 {
     return floats_of_ints(ints_shifted_right(v, 8 * i) & ints_all(0xff));
 }
 
-/* a = d s, minimum = -(d_min m); the 12 bytes of 6-bit s and m are three words (tensor_type.c). */
-ALWAYS_INLINE struct affine affine_k(enum tensor_type type, const struct sub_block *at)
+/* d s and -(d_min m); the 12 bytes of 6-bit s and m are three words (tensor_type.c). */
+ALWAYS_INLINE struct affine scales_k(const struct sub_block *at)
 {
     const ints w0 = panel_word(at->words, 0);
     const ints w1 = panel_word(at->words, 1);
@@ -156,7 +146,7 @@ ALWAYS_INLINE struct affine affine_k(enum tensor_type type, const struct sub_blo
     }
     const floats a = floats_of_f16(at->f16) * byte_of_word(s, at->sub % 4);
     const floats b = floats_of_f16(at->f16 + F16_BYTES) * byte_of_word(m, at->sub % 4);
-    return affine_of(type, a, -b);
+    return (struct affine){a, -b};
 }
 
 /* Q6_K has an int8 scale for each 16 numbers, after 48 words of quants. */
@@ -168,19 +158,34 @@ ALWAYS_INLINE floats scale_q6_k(const struct sub_block *at, int part)
     return floats_of_f16(at->f16) * scale;
 }
 
-/* b is of use only where panel_has_minima. */
-ALWAYS_INLINE struct affine panel_affine(
+/* The format's own scale and minimum: weight = a q + b. b is of use only where panel_has_minima. */
+ALWAYS_INLINE struct affine panel_scales(
     enum tensor_type type, const struct sub_block *at, int part)
 {
     if (type == TENSOR_Q6_K) {
-        return affine_of(type, scale_q6_k(at, part), floats_zero());
+        return (struct affine){scale_q6_k(at, part), floats_zero()};
     }
     if (panel_is_k(type)) {
-        return affine_k(type, at);
+        return scales_k(at);
     }
-    const floats minimum =
-        panel_has_minima(type) ? floats_of_f16(at->f16 + F16_BYTES) : floats_zero();
-    return affine_of(type, floats_of_f16(at->f16), minimum);
+    return (struct affine){
+        floats_of_f16(at->f16),
+        panel_has_minima(type) ? floats_of_f16(at->f16 + F16_BYTES) : floats_zero(),
+    };
+}
+
+/* The same for c, and for what panel_number makes of it. */
+ALWAYS_INLINE struct affine panel_affine(
+    enum tensor_type type, const struct sub_block *at, int part)
+{
+    const struct affine scales = panel_scales(type, at, part);
+    const int bits = panel_bits(type);
+    const float middle = (float)(1 << (bits - 1));
+    const float unit = 1.0f / (float)(1u << (32 - bits));
+    return (struct affine){
+        scales.a * floats_all(unit),
+        floats_fma(scales.a, floats_all(middle), scales.b),
+    };
 }
 
 /* ---- c -------------------------------------------------------------------------------------- */

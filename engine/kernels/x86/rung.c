@@ -1,5 +1,6 @@
 /* The x86 rungs share the panels of the reference rung and replace what computes. */
 #include "engine/kernels/rungs.h"
+#include "engine/kernels/x86/int8.h"
 #include "engine/kernels/x86/x86.h"
 
 void ISA(rung_fill)(struct kernels *table)
@@ -7,6 +8,10 @@ void ISA(rung_fill)(struct kernels *table)
     table->name = ISA_NAME;
     table->deterministic = true;
     table->linear = ISA(linear);
+#if !defined(KERNELS_AVX512)
+    table->linear_int8 = int8_linear_avx2; /* avx512 has no better; rung_vnni.c has */
+    table->quantize = int8_quantize_avx2;
+#endif
     table->kv_store = ISA(kv_store);
     table->attention = ISA(attention);
     table->attention_part = ISA(attention_part);

@@ -77,6 +77,8 @@ class Command(unittest.TestCase):
     def test_bad_values(self):
         for word, flags in (("--port", ["--port", "65536"]), ("--kv-type", ["--kv-type", "q8"]),
                             ("--threads", ["--threads", "-1"]), ("--jobs", ["--jobs", "0"]),
+                            ("--activations", ["--activations", "int4"]),
+                            ("activations", ["--activations", "int8", "--kernels", "blas"]),
                             ("--kernels", ["--kernels", "sse9"]), ("argument", ["serve"]),
                             ("--host", ["--host", "0.0.0.0"]), ("none", ["--profile", "/none"]),
                             ("context", ["--context", "999999"]), ("argument", ["--nope"])):

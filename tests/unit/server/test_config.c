@@ -33,6 +33,7 @@ static void test_defaults(void **state)
     assert_int_equal(read_flags(&config, &info, NULL, NULL), ERR_OK);
     assert_string_equal(config.host, "127.0.0.1");
     assert_string_equal(config.kv_type, "f16");
+    assert_string_equal(config.activations, "f32");
     assert_string_equal(config.kernels, "auto");
     assert_int_equal(config.port, 8080);
     assert_int_equal(config.max_body_bytes, 4 << 20);
