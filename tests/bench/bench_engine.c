@@ -2,7 +2,8 @@
  * Benchmark of the engine on a model file: prefill and decode, beside the machine's limits measured
  * in the same run. Not a test: it prints a table, or CSV.
  *
- *     bench_engine MODEL [--kernels NAME] [--threads N] [--csv] [--cpu-time | --once] [word...]
+ *     bench_engine MODEL [--threads N] [--activations int8] [--kernels NAME] [--csv]
+ *         [--cpu-time | --once] [word...]
  *
  * Only lines whose name holds one of the words: "decode", "prefill-64", "batch-16".
  *
@@ -13,6 +14,8 @@
  * that are measured. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
  * measured FMA peak for prefill, and against all weights read once a step at the measured read
  * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
+ *
+ * With int8 activations the peak is that of the rung's 8-bit products (limits_int8.h).
  *
  * --cpu-time is for a busy machine: one thread, and all times, those of the limits and of the
  * engine's own clock too, are the process's processor time.
@@ -32,6 +35,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/load/gguf.h"
 #include "tests/bench/limits.h"
+#include "tests/bench/limits_int8.h"
 
 enum {
     ROUNDS = 5,
@@ -41,6 +45,7 @@ enum {
     BLOCKER = 256,
     PROMPT_MAX = 4096,
     FMA_ROUNDS = 200000,
+    INT8_ROUNDS = 50000,
     READ_BYTES = 256 << 20,
 };
 
@@ -53,6 +58,7 @@ struct bench {
     int word_count;
     struct limits_of limits;
     double flops, read_bytes; /* the machine's limits, per second */
+    struct kernels kernels;   /* to measure 8-bit products by */
     double token_flops;       /* of one prompt token, without the head */
     double weight_bytes;      /* read by one decode step */
     double head_flops;
@@ -98,6 +104,12 @@ static void fma_chunk(void *context, int32_t chunk, int32_t thread)
     bench->limits.fma(FMA_ROUNDS);
 }
 
+static void int8_chunk(void *context, int32_t chunk, int32_t thread)
+{
+    const struct bench *bench = context;
+    limits_int8(&bench->kernels, INT8_ROUNDS);
+}
+
 static void read_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct bench *bench = context;
@@ -131,6 +143,10 @@ static bool measure_limits(struct bench *bench)
     memset(bench->pool, 1, READ_BYTES);
     bench->flops = limits_fma_flops(&bench->limits, FMA_ROUNDS) * bench->threads /
                    seconds_of(threads, fma_chunk, bench);
+    if (bench->config.int8_activations) {
+        double ops = limits_int8_ops(&bench->kernels, INT8_ROUNDS) * bench->threads;
+        bench->flops = ops / seconds_of(threads, int8_chunk, bench);
+    }
     bench->read_bytes = READ_BYTES / seconds_of(threads, read_chunk, bench);
     threads_close(threads);
     mem_free(bench->pool);
@@ -334,10 +350,12 @@ static void describe(struct bench *bench)
     bench->token_flops = 2 * model->layers * (attention + mlp);
     bench->head_flops = 2.0 * model->hidden * model->vocab;
     bench->weight_bytes = (double)plan->weights - unread_bytes(bench);
-    (void)printf("%s %s, kernels %s, %d threads, K/V %s\n", model->name, model->weights_type,
-        engine_kernels(bench->engine), bench->threads, plan->kv_f32 ? "f32" : "f16");
-    (void)printf("limits: %.0f GFLOP/s, %.1f GB/s; a prompt token is %.3f GFLOP, a step reads "
-                 "%.0f MB\n",
+    (void)printf("%s %s, kernels %s, %d threads, K/V %s, activations %s\n", model->name,
+        model->weights_type, engine_kernels(bench->engine), bench->threads,
+        plan->kv_f32 ? "f32" : "f16", plan->int8_activations ? "int8" : "f32");
+    (void)printf(
+        "limits: %.0f G operations/s, %.1f GB/s; a prompt token is %.3f GFLOP, a step reads "
+        "%.0f MB\n",
         bench->flops * 1e-9, bench->read_bytes * 1e-9, bench->token_flops * 1e-9,
         bench->weight_bytes * 1e-6);
 }
@@ -349,6 +367,8 @@ static bool parse(struct bench *bench, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             bench->config.threads = (int32_t)strtol(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--activations") == 0 && i + 1 < argc) {
+            bench->config.int8_activations = strcmp(argv[++i], "int8") == 0;
         } else if (strcmp(argv[i], "--kernels") == 0 && i + 1 < argc) {
             bench->config.kernels = argv[++i];
         } else if (strcmp(argv[i], "--csv") == 0) {
@@ -366,6 +386,9 @@ static bool parse(struct bench *bench, int argc, char **argv)
         }
     }
     bench->threads = bench->config.threads;
+    if (kernels_select(bench->config.kernels, &bench->kernels, NULL) != ERR_OK) {
+        return false;
+    }
     return bench->config.model_path != NULL && bench->threads >= 1 &&
            !(bench->cpu_time && (bench->once || bench->threads > 1));
 }
@@ -374,9 +397,9 @@ int main(int argc, char **argv)
 {
     static struct bench bench;
     if (!parse(&bench, argc, argv)) {
-        (void)fprintf(stderr, "usage: bench_engine MODEL [--kernels NAME] [--threads N] [--csv] "
-                              "[--cpu-time | --once] "
-                              "[word...]\n");
+        (void)fprintf(stderr,
+            "usage: bench_engine MODEL [--threads N] [--activations int8] [--kernels NAME] [--csv] "
+            "[--cpu-time | --once] [word...]\n");
         return 2;
     }
     for (int32_t i = 0; i < PROMPT_MAX; i++) {

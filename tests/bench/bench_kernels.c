@@ -3,7 +3,10 @@
  * measured in the same run: the FMA peak and the read bandwidth of each number of threads. Not a
  * test: it prints a table.
  *
- *     bench_kernels [word...]     only lines whose name holds one of the words
+ *     bench_kernels [--activations int8] [word...]     only lines whose name holds a word
+ *
+ * With int8 activations lines are those of block formats, and the peak is that of 8-bit products
+ * (limits_int8.h), measured before each rung.
  *
  * Figures are medians of 5 rounds of at least 60 ms; with one thread of CPU time, so that a busy
  * machine disturbs less. Weights are taken from a pool larger than the caches, a fresh copy of the
@@ -18,9 +21,11 @@
 #include "engine/base/half.h"
 #include "engine/base/mem.h"
 #include "engine/base/threads.h"
+#include "engine/kernels/int8_row.h"
 #include "engine/kernels/panel.h"
 #include "engine/attn/mask.h"
 #include "tests/bench/limits.h"
+#include "tests/bench/limits_int8.h"
 
 enum {
     ROUNDS = 5,
@@ -32,6 +37,7 @@ enum {
 
 static char **words;
 static int word_count;
+static bool int8_activations;
 
 static bool wanted(const char *name)
 {
@@ -135,6 +141,27 @@ static void read_run(void *context)
     threads_run(run->threads, run->chunks, read_chunk, run);
 }
 
+enum { INT8_ROUNDS = 5000 };
+
+struct int8_run {
+    struct threads *threads;
+    int32_t chunks;
+    const struct kernels *kernels;
+};
+
+static void int8_chunk(void *context, int32_t chunk, int32_t thread)
+{
+    (void)chunk, (void)thread;
+    const struct int8_run *run = context;
+    limits_int8(run->kernels, INT8_ROUNDS);
+}
+
+static void int8_run(void *context)
+{
+    struct int8_run *run = context;
+    threads_run(run->threads, run->chunks, int8_chunk, run);
+}
+
 static struct limits measure_limits(
     const char *kernels, struct threads *threads, unsigned char *pool)
 {
@@ -169,7 +196,7 @@ static void linear_chunk(void *context, int32_t chunk, int32_t thread)
     struct linear_run *run = context;
     const int32_t from = chunk * run->panels_each;
     const int32_t to = MIN(from + run->panels_each, run->packed.panels);
-    run->kernels->linear(
+    (int8_activations ? run->kernels->linear_int8 : run->kernels->linear)(
         &run->packed, &run->x, 0, run->x.rows, from, to, run->y, (size_t)run->packed.outputs);
 }
 
@@ -218,6 +245,19 @@ static void fill_pool(const struct kernels *kernels, struct linear_run *run)
     mem_free(rows);
 }
 
+/* All rows in 8 bits, or NULL. */
+static unsigned char *prepare_rows(const struct kernels *kernels, const float *x, int32_t inputs)
+{
+    if (!int8_activations) {
+        return NULL;
+    }
+    unsigned char *rows = must(mem_array(MEM_OTHER, ROWS_MAX, int8_row_bytes(inputs)));
+    for (size_t r = 0; r < ROWS_MAX; r++) {
+        kernels->quantize(x + r * (size_t)inputs, inputs, rows + r * int8_row_bytes(inputs));
+    }
+    return rows;
+}
+
 static void bench_linear(const struct kernels *kernels, struct threads *threads,
     const struct limits *limits, unsigned char *pool, enum tensor_type type, int32_t outputs,
     int32_t inputs)
@@ -226,7 +266,9 @@ static void bench_linear(const struct kernels *kernels, struct threads *threads,
     char name[80];
     snprintf(name, sizeof name, "linear %s %s %dx%d", kernels->name, tensor_type_word(type),
         outputs, inputs);
-    if (!wanted(name)) {
+    const bool possible =
+        !int8_activations || (kernels->linear_int8 != NULL && tensor_type_block(type) > 1);
+    if (!wanted(name) || !possible) {
         return;
     }
     struct linear_run run = {.kernels = kernels, .threads = threads, .pool = pool};
@@ -240,6 +282,7 @@ static void bench_linear(const struct kernels *kernels, struct threads *threads,
     for (size_t i = 0; i < ROWS_MAX * (size_t)inputs; i++) {
         x[i] = (float)(i % 13) * 0.1f - 0.6f;
     }
+    unsigned char *prepared = prepare_rows(kernels, x, inputs);
     printf("%-34s %d", name, team);
     for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
         const int32_t rows = row_counts[i];
@@ -248,6 +291,10 @@ static void bench_linear(const struct kernels *kernels, struct threads *threads,
         }
         run.x =
             (struct activation){ACTIVATION_F32, rows, inputs, (size_t)inputs * sizeof(float), x};
+        if (int8_activations) {
+            run.x = (struct activation){
+                ACTIVATION_INT8, rows, inputs, int8_row_bytes(inputs), prepared};
+        }
         const double seconds = seconds_of(linear_call, &run, team);
         const double flops = 2.0 * rows * outputs * (double)inputs / seconds;
         const double bytes = (double)run.packed.panels * (double)run.packed.panel_bytes / seconds;
@@ -257,7 +304,20 @@ static void bench_linear(const struct kernels *kernels, struct threads *threads,
     printf("\n");
     fflush(stdout);
     mem_free(x);
+    mem_free(prepared);
     mem_free(run.y);
+}
+
+/* The same limits with the peak of a rung's 8-bit products. */
+static struct limits int8_limits(
+    const struct kernels *kernels, struct threads *threads, const struct limits *limits)
+{
+    struct int8_run run = {threads, threads_count(threads), kernels};
+    struct limits found = *limits;
+    found.flops = (double)run.chunks * limits_int8_ops(kernels, INT8_ROUNDS) /
+                  seconds_of(int8_run, &run, run.chunks);
+    printf("8-bit limit of %s: %.1f Gop/s\n", kernels->name, found.flops * 1e-9);
+    return found;
 }
 
 static void bench_all_linear(const struct kernels *kernels, struct threads *threads,
@@ -462,19 +522,28 @@ static void bench_rung(const char *name, struct threads *threads, unsigned char 
     if (kernels_select(name, &kernels, NULL) != ERR_OK) {
         exit(1);
     }
-    const struct limits limits = measure_limits(name, threads, pool);
+    if (int8_activations && limits_int8_ops(&kernels, 1) == 0) {
+        return; /* ref and blas have no 8-bit products of their own */
+    }
+    struct limits limits = measure_limits(name, threads, pool);
+    if (int8_activations) {
+        limits = int8_limits(&kernels, threads, &limits);
+    }
     printf("%-34s t", "outputs x inputs");
     printf(" | rows 1: GFLOP/s, of peak, GB/s, of read | 4 | 16 | 64 | 512\n");
     bench_all_linear(&kernels, threads, &limits, pool);
-    if (threads_count(threads) == 1 && kernels.deterministic) { /* blas differs in linear only */
+    if (threads_count(threads) == 1 && kernels.deterministic && !int8_activations) {
+        /* blas differs in linear only */
         bench_rest(&kernels, &limits);
     }
 }
 
 int main(int argc, char **argv)
 {
-    words = argv + 1;
-    word_count = argc - 1;
+    const int options = argc > 2 && strcmp(argv[1], "--activations") == 0 ? 2 : 0;
+    int8_activations = options > 0 && strcmp(argv[2], "int8") == 0;
+    words = argv + 1 + options;
+    word_count = argc - 1 - options;
     unsigned char *pool = must(mem_alloc(MEM_OTHER, POOL_BYTES));
     memset(pool, 1, POOL_BYTES);
     const int32_t team_max = MIN(threads_available(), 2);

@@ -3,13 +3,15 @@
  * Not a test: it prints a table.
  *
  *     bench_perplexity TEXT FILE[=TWIN]... [--tokens N] [--kernels NAME] [--threads N]
+ *         [--activations int8]
  *
  * The first N tokens (20,000) are cut into windows of 512 that do not overlap; each token but a
  * window's first is scored given those before it in its window, as one causal prompt. A line is a
  * file with one type of K/V. TWIN holds the exact numbers of FILE in f32 (make_models.py); it runs
- * with f32 K/V and is what the cost of FILE's lines is measured against. The cost is that of the
- * perplexity; behind it stands the standard error of the paired difference, token by token, which
- * is far below that of either perplexity. "largest" is the greatest change of one log-probability.
+ * with f32 K/V and activations and is what the cost of FILE's lines is measured against. With int8
+ * activations FILE has one line, of f16 K/V. The cost is that of the perplexity; behind it stands
+ * the standard error of the paired difference, token by token, which is far below that of either
+ * perplexity. "largest" is the greatest change of one log-probability.
  */
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +26,7 @@ enum { WINDOW = 512, TOKENS_DEFAULT = 20000, TOKENS_MAX = 1 << 20, TEXT_MAX = 64
 struct options {
     const char *text_path, *kernels;
     int32_t tokens, threads;
+    bool int8_activations; /* of FILE; a twin has none */
 };
 
 /* Natural logarithms of the probability of every token scored, in order. */
@@ -108,14 +111,16 @@ static void score_window(
     engine_release(engine, job);
 }
 
-static struct score score_file(const char *path, bool kv_f32, const struct options *options)
+static struct score score_file(
+    const char *path, bool kv_f32, bool int8_activations, const struct options *options)
 {
     struct engine_config config = {.model_path = path,
         .kernels = options->kernels,
         .threads = options->threads,
         .context = WINDOW,
         .step_rows = WINDOW,
-        .kv_f32 = kv_f32};
+        .kv_f32 = kv_f32,
+        .int8_activations = int8_activations};
     struct err_info info = {0};
     struct engine *engine;
     struct token_list list;
@@ -180,11 +185,11 @@ static void compare(char *argument, const struct options *options)
     struct score twin = {0};
     if (twin_path != NULL) {
         *twin_path++ = '\0';
-        twin = score_file(twin_path, true, options);
+        twin = score_file(twin_path, true, false, options);
         print_line(twin_path, true, &twin, NULL);
     }
-    for (int kv_f32 = 1; kv_f32 >= 0; kv_f32--) {
-        struct score score = score_file(argument, kv_f32 != 0, options);
+    for (int kv_f32 = !options->int8_activations; kv_f32 >= 0; kv_f32--) {
+        struct score score = score_file(argument, kv_f32 != 0, options->int8_activations, options);
         print_line(argument, kv_f32 != 0, &score, twin_path == NULL ? NULL : &twin);
         (void)fflush(stdout);
         free(score.logprobs);
@@ -208,6 +213,8 @@ int main(int argc, char **argv)
             options.tokens = number(argv[++i]);
         } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             options.threads = number(argv[++i]);
+        } else if (strcmp(argv[i], "--activations") == 0 && i + 1 < argc) {
+            options.int8_activations = strcmp(argv[++i], "int8") == 0;
         } else if (strcmp(argv[i], "--kernels") == 0 && i + 1 < argc) {
             options.kernels = argv[++i];
         } else if (options.text_path == NULL) {
@@ -218,11 +225,11 @@ int main(int argc, char **argv)
     }
     if (file_count == 0 || options.tokens < 2) {
         (void)fprintf(stderr, "usage: bench_perplexity TEXT FILE[=TWIN]... [--tokens N] "
-                              "[--kernels NAME] [--threads N]\n");
+                              "[--kernels NAME] [--threads N] [--activations int8]\n");
         return 2;
     }
-    (void)printf("first %d tokens of %s, windows of %d\n\n", options.tokens,
-        base_name(options.text_path), WINDOW);
+    (void)printf("first %d tokens of %s, windows of %d, %s activations\n\n", options.tokens,
+        base_name(options.text_path), WINDOW, options.int8_activations ? "int8" : "f32");
     (void)printf("| file | K/V | mean NLL | perplexity | tokens/s | cost | +- | largest |\n"
                  "|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < file_count; i++) {

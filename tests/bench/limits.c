@@ -5,7 +5,7 @@
 
 struct limits_of limits_of(const char *kernels)
 {
-    const int wide = strcmp(kernels, "avx512") == 0 ||
+    const int wide = strncmp(kernels, "avx512", strlen("avx512")) == 0 ||
                      (strcmp(kernels, "blas") == 0 && __builtin_cpu_supports("avx512f"));
     return wide ? limits_x86_avx512() : limits_x86_avx2();
 }

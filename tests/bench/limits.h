@@ -16,7 +16,8 @@ struct limits_of {
 
 enum { LIMITS_CHAINS = 10 };
 
-/* The widest this machine has for "blas", 16 lanes for "avx512", else 8. Only where avx2 runs. */
+/* The widest this machine has for "blas", 16 lanes for "avx512" and "avx512vnni", else 8. Only
+ * where avx2 runs. */
 struct limits_of limits_of(const char *kernels);
 double limits_fma_flops(const struct limits_of *limits, int rounds);
 

@@ -7,7 +7,7 @@
  * other engines over the same weights. Answers are compared bit for bit, and counters must show
  * that what the test is about happened: kinds that shared steps, tokens found, sequences preempted.
  *
- * usage: test_mixed MODEL JOBS; exits 77 when the model is absent.
+ * usage: test_mixed MODEL JOBS [int8], with 8-bit activations; exits 77 when the model is absent.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "engine/cache/pages.h"
 #include "engine/engine.h"
@@ -24,6 +25,7 @@ enum { JOBS_MAX = 256, CONTEXT = 256 };
 
 static const char *model_path;
 static int32_t job_count;
+static bool int8_activations;
 static struct random_plan *plans;
 static struct job *alone[JOBS_MAX];
 static struct engine *alone_engine;
@@ -35,6 +37,7 @@ static struct engine *open_engine(struct engine_config config)
     config.model_path = model_path;
     config.context = CONTEXT;
     config.jobs = JOBS_MAX;
+    config.int8_activations = int8_activations;
     if (engine_open(&config, &engine, &info) != ERR_OK) {
         fail_msg("%s: %s", info.where, info.text);
     }
@@ -240,12 +243,13 @@ static void test_preempted(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3 || access(argv[1], R_OK) != 0) {
+    if (argc < 3 || access(argv[1], R_OK) != 0) {
         (void)printf("SKIP: the model is not there\n");
         return 77;
     }
     model_path = argv[1];
     job_count = (int32_t)strtol(argv[2], NULL, 10);
+    int8_activations = argc > 3 && strcmp(argv[3], "int8") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_batch),
         cmocka_unit_test(test_threads),

@@ -85,6 +85,20 @@ class Command(unittest.TestCase):
             self.refuse(word, "--model", PATH, *flags, "--print-plan")
         self.refuse("--model")
 
+    def test_activations(self):
+        """A file with blocks serves 8-bit activations and says so; one of floats refuses them."""
+        path = PATH
+        if MODEL == "tiny":
+            self.refuse("activations", "--model", PATH, "--activations", "int8", "--print-plan")
+            path = PATH.replace("tied.gguf", "quant.gguf")
+        plan = run("--model", path, "--activations", "int8", "--print-plan").stdout
+        self.assertIn("int8 activations", plan)
+        with real.Server("--activations", "int8", "--context", "64", model=path,
+                         binary=real.BINARY) as server:
+            self.assertEqual(real.ok(server, "/info").value["activations"], "int8")
+            body = {"inputs": "the", "parameters": {"max_new_tokens": 4}}
+            real.ok(server, "/generate", body)
+
     def test_kernels(self):
         """Every instruction set that this machine has answers, with the same token ids."""
         answers = set()
