@@ -1,6 +1,6 @@
 /* Loops whose unrolling is part of the design: arrays of vectors become registers only when every
- * index is a constant. gcc and clang spell it differently. With a sanitizer's checks on every access
- * the unrolled bodies take minutes to compile, so there the loops stay: same sums, in memory. */
+ * index is a constant. gcc and clang spell it differently. With a sanitizer's checks on every
+ * access the unrolled bodies take minutes to compile, so there the loops stay: same sums. */
 #ifndef ENGINE_KERNELS_UNROLL_H
 #define ENGINE_KERNELS_UNROLL_H
 
