@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import real
-from real import ok, refused
+from real import ok, refused, without_timings
 
 MODEL = sys.argv.pop(1)
 REPEATS = 8  # test_answers.py asks the tiny model 50 times
@@ -35,7 +35,8 @@ class Verdicts(unittest.TestCase):
         first = self.classify(inputs="fine tea", labels=labels)
         many = self.classify(inputs=["fine tea"] * REPEATS, labels=labels)
         self.assertEqual(many, [first] * REPEATS)
-        self.assertEqual(self.classify(prompt="fine tea"), self.classify(prompt="fine tea"))
+        first, second = (without_timings(self.classify(prompt="fine tea")) for _ in range(2))
+        self.assertEqual(first, second)
 
     def test_m4_probability_is_of_the_named_label(self):
         reply = self.classify(prompt="How do I boil an egg?", response="In water.")
