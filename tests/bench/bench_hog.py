@@ -9,6 +9,7 @@ hog half of its core, so 75 % of the machine are left; a program whose threads w
 at every step gets 50 %. The target is 45 %.
 """
 import argparse
+import csv
 import os
 import statistics
 import subprocess
@@ -26,12 +27,9 @@ def rates(options, cpus):
                *options.lines.split(",")]
     text = subprocess.run(command, check=True, capture_output=True, text=True,
                           preexec_fn=lambda: os.sched_setaffinity(0, set(cpus))).stdout
-    found = {}
-    for line in text.splitlines():
-        fields = line.split(",")
-        if len(fields) == 5 and fields[0] != "name":
-            found[fields[0]] = float(fields[3])
-    return found
+    lines = text.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("name,"))
+    return {row["name"]: float(row["tokens_per_second"]) for row in csv.DictReader(lines[head:])}
 
 
 def measure(options, cpus):
