@@ -189,8 +189,10 @@ static struct job *start(
         (void)fprintf(stderr, "no job is free\n");
         exit(1);
     }
-    job->plan = (struct plan){
-        .kind = shape->tokens == 0 ? KIND_EMBED : KIND_GENERATE, .items = item, .item_count = 1};
+    job->plan = (struct plan){.kind = shape->tokens == 0 ? KIND_EMBED : KIND_GENERATE,
+        .items = item,
+        .item_count = 1,
+        .cache_off = shape->tokens == 0};
     if (engine_submit(bench->engine, job, &info) != ERR_OK) {
         (void)fprintf(stderr, "%s: %s\n", info.where, info.text);
         exit(1);
@@ -216,6 +218,9 @@ static double run_once(struct bench *bench, const struct shape *shape)
     }
     if (bench->once) {
         engine_resume(bench->engine);
+    }
+    if (blocker != NULL) {
+        job_cancel(blocker);
     }
     int64_t from = 0, to = 0, first_end = INT64_MAX;
     for (int32_t i = 0; i < shape->batch; i++) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Many clients that stream text at once: tokens a second, time to the first token, time between two.
+"""Many clients that stream text at once: tokens a second, times to the first token and between two.
 
     python3 tests/bench/bench_serve.py MODEL [--binary build/server/magnetd] [--peer LLAMA_SERVER]
 
