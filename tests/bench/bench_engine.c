@@ -9,9 +9,9 @@
  *
  * Prefill is a causal prompt of which only the last row is read, so no head is computed; decode is
  * B sequences of a given context generating greedily together, from the moment the last of them
- * has its first token. For B > 1 a step may carry all prompts at once, and another prompt keeps the
- * engine busy while they are queued: so they start together and no prompt runs beside the decodes
- * that are measured. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
+ * has its first token. For B > 1 all have the same prompt, which is computed once and shared, and
+ * another prompt keeps the engine busy while they are queued and is then cancelled: so they start
+ * together and no prompt runs beside the decodes that are measured. Prefill reuses nothing. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
  * measured FMA peak for prefill, and against all weights read once a step at the measured read
  * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
  *
