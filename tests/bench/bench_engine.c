@@ -7,13 +7,14 @@
  *
  * Only lines whose name holds one of the words: "decode", "prefill-64", "batch-16".
  *
- * Prefill is a causal prompt of which only the last row is read, so no head is computed; decode is
- * B sequences of a given context generating greedily together, from the moment the last of them
- * has its first token. For B > 1 all have the same prompt, which is computed once and shared, and
- * another prompt keeps the engine busy while they are queued and is then cancelled: so they start
- * together and no prompt runs beside the decodes that are measured. Prefill reuses nothing. Figures are medians of ROUNDS. "of limit" is against one FMA a weight at the
- * measured FMA peak for prefill, and against all weights read once a step at the measured read
- * bandwidth for decode; a step that could reach neither limit alone is held against the slower.
+ * Prefill is a causal prompt of which only the last row is read, so no head is computed; it reuses
+ * nothing. Decode is B sequences of a given context generating greedily together, from the moment
+ * the last of them has its first token. For B > 1 all have the same prompt, which is computed once
+ * and shared, and another one keeps the engine busy while they are queued and is then cancelled: so
+ * they start together and no prompt runs beside the decodes that are measured. Figures are medians
+ * of ROUNDS. "of limit" is against one FMA a weight at the measured FMA peak for prefill, and
+ * against all weights read once a step at the measured read bandwidth for decode; a step that could
+ * reach neither limit alone is held against the slower.
  *
  * With int8 activations the peak is that of the rung's 8-bit products (limits_int8.h).
  *
