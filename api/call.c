@@ -413,3 +413,13 @@ void call_write_timings(struct json_out *out, const struct call *call, const str
     }
     json_out_end(out);
 }
+
+const char *call_mode_word(enum infill_mode mode)
+{
+    static const char *const words[] = {
+#define X(name, word) word,
+        INFILL_MODE_MAP(X)
+#undef X
+    };
+    return words[mode];
+}

@@ -84,4 +84,7 @@ const char *call_timing_name(int32_t index);
 void call_write_timing(
     struct json_out *out, const struct call *call, const struct job *job, int32_t index);
 
+/* What requests, replies and /info call a mode of /infill: "hybrid" and so on. */
+const char *call_mode_word(enum infill_mode mode);
+
 #endif

@@ -101,7 +101,7 @@ enum err infill_ignored_by(struct call *call, enum infill_mode mode, struct err_
     if (!rerank && request->has_heal && request->heal) {
         return call_fail(info, ERR_UNSUPPORTED_FIELD, NULL, "/heal",
             "is known to mode rerank alone, and this request is served in mode %s",
-            infill_mode_word(mode));
+            call_mode_word(mode));
     }
     return name_fields(call, fields, ARRAY_COUNT(fields), info);
 }
@@ -123,16 +123,6 @@ static enum err infill_decode(
 }
 
 /* ---- modes and sampling -------------------------------------------------------------------- */
-
-const char *infill_mode_word(enum infill_mode mode)
-{
-    static const char *const words[] = {
-#define X(name, word) word,
-        INFILL_MODE_MAP(X)
-#undef X
-    };
-    return words[mode];
-}
 
 /* The mode a request names; INFILL_MODE_COUNT for `auto`. */
 static enum infill_mode named_mode(const struct infill_request *request)

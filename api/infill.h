@@ -38,9 +38,6 @@ struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_
 /* Tokens of a finished gap that are text: the end token is not. */
 int32_t infill_text_tokens(const struct step_result *step);
 
-/* "hybrid" and so on. */
-const char *infill_mode_word(enum infill_mode mode);
-
 MUST_USE enum err infill_gaps_plan(struct call *call, struct err_info *info);
 MUST_USE enum err infill_gaps_more(
     struct call *call, const struct job *job, bool *out_more, struct err_info *info);

@@ -146,7 +146,7 @@ static void write_reply(
     json_out_object(out);
     write_texts(out, notes, job);
     json_out_key(out, "mode");
-    json_out_string(out, infill_mode_word(notes->mode));
+    json_out_string(out, call_mode_word(notes->mode));
     json_out_key(out, "spans");
     json_out_string(out, independent ? "independent" : "sequential");
     json_out_key(out, "model");

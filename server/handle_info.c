@@ -1,6 +1,7 @@
 /* The reply of wire format section 7, from the model, the configuration and the route table. */
 #include "server/handle_info.h"
 
+#include "api/call.h"
 #include "api/json_out.h"
 
 static const char *pooling_word(enum pooling pooling)
@@ -25,16 +26,6 @@ static const char *pooling_word(enum pooling pooling)
 static const char *attention_word(enum attention attention)
 {
     return attention == ATTENTION_CAUSAL ? "causal" : "bidirectional";
-}
-
-static const char *infill_mode_word(enum infill_mode mode)
-{
-    static const char *const words[] = {
-#define X(name, word) word,
-        INFILL_MODE_MAP(X)
-#undef X
-    };
-    return words[mode];
 }
 
 static void member_int(struct json_out *json, const char *key, int64_t value)
@@ -109,7 +100,7 @@ static void write_tasks(struct json_out *json, const struct model_info *model)
     json_out_key(json, "modes");
     json_out_array(json);
     for (int32_t i = 0; i < model->infill_mode_count; i++) {
-        json_out_string(json, infill_mode_word(model->infill_modes[i]));
+        json_out_string(json, call_mode_word(model->infill_modes[i]));
     }
     json_out_end(json);
     json_out_end(json);
