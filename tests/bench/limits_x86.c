@@ -1,6 +1,6 @@
 /* The limits of one width; see limits.h. Two FMA units of latency 4 are full with eight chains. */
-#include "engine/kernels/x86/lanes.h"
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/lanes.h"
+#include "engine/kernels/lanes/isa.h"
 #include "tests/bench/limits.h"
 
 enum { STREAMS = 4, AHEAD = 512, LINE = 64 };

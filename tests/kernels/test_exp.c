@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include "engine/kernels/kernels.h"
 #if defined(__x86_64__)
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/isa.h"
 #elif defined(__aarch64__)
 #include "engine/kernels/arm/neon.h"
 #endif

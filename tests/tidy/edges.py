@@ -43,7 +43,7 @@ LIBRARIES = {
     "jansson.h": ("api/json_in.c", "engine/load/meta_json.c"),
     "cblas.h": ("engine/kernels/blas/",),
     "utf8proc.h": ("engine/text/",),
-    "immintrin.h": ("engine/kernels/x86/",),
+    "immintrin.h": ("engine/kernels/lanes/", "engine/kernels/x86/"),
     "arm_neon.h": ("engine/kernels/arm/",),
     "linux/futex.h": ("engine/base/threads.c",),
     "sys/socket.h": ("server/",),

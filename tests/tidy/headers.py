@@ -12,9 +12,10 @@ FLAGS = ["-std=c17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-unuse
 # Headers of one instruction set need its flags; those of two rungs are tried with either's.
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = AVX2 + ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-DKERNELS_AVX512"]
-ISA_FLAGS = {"engine/kernels/x86/": (AVX2, AVX512)}
+ISA_FLAGS = {prefix: (AVX2, AVX512) for prefix in ("engine/kernels/lanes/", "engine/kernels/x86/")}
 # Left to a build for that CPU.
-CPU_OF = {"engine/kernels/x86/": "x86_64", "engine/kernels/arm/": "aarch64"}
+CPU_OF = {"engine/kernels/lanes/": "x86_64", "engine/kernels/x86/": "x86_64",
+          "engine/kernels/arm/": "aarch64"}
 LAYERS = ("engine", "api", "server", "schemas", "tests")
 
 

@@ -7,7 +7,7 @@
 #ifndef ENGINE_KERNELS_X86_INT8_QUADS_H
 #define ENGINE_KERNELS_X86_INT8_QUADS_H
 
-#include "engine/kernels/x86/panel_lanes.h"
+#include "engine/kernels/lanes/panel_lanes.h"
 
 /* Whether there is vpdpbusd, which adds four products of bytes to a lane. */
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)

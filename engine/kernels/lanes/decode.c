@@ -4,9 +4,9 @@
  * bits are the same.
  */
 #include "engine/base/attr.h"
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/lanes.h"
 #include "engine/kernels/unroll.h"
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/isa.h"
 
 enum {
     SIDE_BY_SIDE = 64 / LANES, /* chains, of a block of slots: enough to hide the latency of FMA */

@@ -10,9 +10,9 @@
  * would wait. For more rows arithmetic is, which a burst disturbs less.
  */
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/isa.h"
 #include "engine/kernels/unroll.h"
-#include "engine/kernels/x86/panel_lanes.h"
+#include "engine/kernels/lanes/panel_lanes.h"
 
 enum {
     ROWS_MAX = 4,

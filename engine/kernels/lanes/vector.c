@@ -7,9 +7,9 @@
  */
 #include <math.h>
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/x86.h"
-#include "engine/kernels/x86/lanes_exp.h"
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/isa.h"
+#include "engine/kernels/lanes/lanes_exp.h"
+#include "engine/kernels/lanes/lanes.h"
 
 enum {
     SUM_LANES = 16,

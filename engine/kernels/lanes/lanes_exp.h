@@ -9,10 +9,10 @@
  * Results below the smallest normal float are 0: exp(-inf) = 0, exp(+inf) = +inf, exp(NaN) = NaN,
  * exp(0) = 1 exactly. A lane's result depends on that lane alone.
  */
-#ifndef ENGINE_KERNELS_X86_LANES_EXP_H
-#define ENGINE_KERNELS_X86_LANES_EXP_H
+#ifndef ENGINE_KERNELS_LANES_LANES_EXP_H
+#define ENGINE_KERNELS_LANES_LANES_EXP_H
 
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/lanes.h"
 
 /* ln of 2^-126, the smallest normal float, and of the greatest one: the nearest floats inside. */
 #define EXP_LOWEST -0x1.5d589ep+6f

@@ -1,7 +1,7 @@
 /* The x86 rungs share the panels of the reference rung and replace what computes. */
 #include "engine/kernels/rungs.h"
 #include "engine/kernels/x86/int8.h"
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/isa.h"
 
 void ISA(rung_fill)(struct kernels *table)
 {

@@ -10,8 +10,8 @@
  */
 #include <string.h>
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/lanes.h"
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/lanes.h"
+#include "engine/kernels/lanes/isa.h"
 
 #if defined(KERNELS_AVX512)
 enum { MANY_PANELS = 2, MANY_INPUTS = 192 };

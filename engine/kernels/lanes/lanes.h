@@ -9,8 +9,8 @@
  * Operators of C work on all of these types: + - * / on floats and doubles, & | ~ on ints and
  * bools. Nothing here needs alignment.
  */
-#ifndef ENGINE_KERNELS_X86_LANES_H
-#define ENGINE_KERNELS_X86_LANES_H
+#ifndef ENGINE_KERNELS_LANES_LANES_H
+#define ENGINE_KERNELS_LANES_LANES_H
 
 #include <immintrin.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Panels to exact floats in a tile, for products of many rows. How a format is read is told in
  * panel_lanes.h; here it is only written out. */
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/x86.h"
-#include "engine/kernels/x86/panel_lanes.h"
+#include "engine/kernels/lanes/isa.h"
+#include "engine/kernels/lanes/panel_lanes.h"
 #include "engine/kernels/unroll.h"
 
 ALWAYS_INLINE void unpack_vector(

@@ -2,8 +2,8 @@
  * (VCVTPS2PH rounds to nearest even). Keys are scattered: a tile holds 16 slots side by side. */
 #include <string.h>
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/x86.h"
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/isa.h"
+#include "engine/kernels/lanes/lanes.h"
 
 /* Every |x| below `limit`; a NaN is not. */
 static bool all_below(const float *x, int32_t count, float limit)

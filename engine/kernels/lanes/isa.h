@@ -5,8 +5,8 @@
  * Each file of this folder is compiled once for either rung (lanes.h). ISA(name) is a name with the
  * rung's at its end.
  */
-#ifndef ENGINE_KERNELS_X86_X86_H
-#define ENGINE_KERNELS_X86_X86_H
+#ifndef ENGINE_KERNELS_LANES_ISA_H
+#define ENGINE_KERNELS_LANES_ISA_H
 
 #include "engine/kernels/kernels.h"
 

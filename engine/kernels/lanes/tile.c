@@ -10,9 +10,9 @@
 #include <string.h>
 #include "engine/base/assert.h"
 #include "engine/base/attr.h"
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/lanes.h"
 #include "engine/kernels/unroll.h"
-#include "engine/kernels/x86/x86.h"
+#include "engine/kernels/lanes/isa.h"
 
 #if defined(KERNELS_AVX512)
 enum { ROWS_MAX = 12 };

@@ -24,9 +24,9 @@
 #include <string.h>
 #include "engine/attn/mask.h"
 #include "engine/base/assert.h"
-#include "engine/kernels/x86/x86.h"
-#include "engine/kernels/x86/lanes_exp.h"
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/isa.h"
+#include "engine/kernels/lanes/lanes_exp.h"
+#include "engine/kernels/lanes/lanes.h"
 
 enum {
     ROWS = 24,  /* that share converted tiles */

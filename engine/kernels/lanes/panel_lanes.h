@@ -22,11 +22,11 @@
  * All block formats are walked in sub-blocks of 32 inputs, of eight quads in two parts.
  * `vector` chooses the outputs: LANES of them, of which a panel has one or two vectors.
  */
-#ifndef ENGINE_KERNELS_X86_PANEL_LANES_H
-#define ENGINE_KERNELS_X86_PANEL_LANES_H
+#ifndef ENGINE_KERNELS_LANES_PANEL_LANES_H
+#define ENGINE_KERNELS_LANES_PANEL_LANES_H
 
 #include "engine/kernels/kernels.h"
-#include "engine/kernels/x86/lanes.h"
+#include "engine/kernels/lanes/lanes.h"
 #include "engine/kernels/unroll.h"
 
 enum {
