@@ -7,6 +7,34 @@
 
 static const struct network *const networks[] = {&arch_llama};
 
+/* What files of all networks may say. */
+static const struct arch_key common_keys[] = {
+    {"context_length", ARCH_KEY_READ},
+    {"embedding_length", ARCH_KEY_READ},
+    {"block_count", ARCH_KEY_READ},
+    {"feed_forward_length", ARCH_KEY_READ},
+    {"vocab_size", ARCH_KEY_READ},
+    {"attention.head_count", ARCH_KEY_READ},
+    {"attention.head_count_kv", ARCH_KEY_READ},
+    {"attention.key_length", ARCH_KEY_READ},
+    {"attention.value_length", ARCH_KEY_READ},
+    {"attention.scale", ARCH_KEY_READ},
+    /* For the profile: which mask and pooling the checkpoint was made for. */
+    {"attention.causal", ARCH_KEY_READ},
+    {"pooling_type", ARCH_KEY_READ},
+    {"tensor_data_layout", ARCH_KEY_READ}, /* tells how the checkpoint came to be */
+    /* Not built. */
+    {"expert_count", ARCH_KEY_INTEGER, 0},
+    {"expert_used_count", ARCH_KEY_INTEGER, 0},
+    {"attention.sliding_window", ARCH_KEY_INTEGER, 0},
+    {"attention.max_alibi_bias", ARCH_KEY_REAL, 0},
+    {"attention.clamp_kqv", ARCH_KEY_REAL, 0},
+    {"logit_scale", ARCH_KEY_REAL, 1},
+    {"attn_logit_softcapping", ARCH_KEY_REAL, 0},
+    {"final_logit_softcapping", ARCH_KEY_REAL, 0},
+    {"use_parallel_residual", ARCH_KEY_BOOL, 0},
+};
+
 const struct network *arch_find(const char *name, size_t name_bytes)
 {
     for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
@@ -18,7 +46,7 @@ const struct network *arch_find(const char *name, size_t name_bytes)
     return NULL;
 }
 
-static const struct arch_key *find_key(
+static const struct arch_key *find_in(
     const struct arch_key *keys, size_t key_count, const char *name)
 {
     for (size_t i = 0; i < key_count; i++) {
@@ -27,6 +55,12 @@ static const struct arch_key *find_key(
         }
     }
     return NULL;
+}
+
+static const struct arch_key *find_key(const struct network *network, const char *name)
+{
+    const struct arch_key *key = find_in(network->keys, network->key_count, name);
+    return key != NULL ? key : find_in(common_keys, ARRAY_COUNT(common_keys), name);
 }
 
 static enum err check_value(
@@ -61,16 +95,16 @@ static enum err check_value(
     return ERR_OK;
 }
 
-enum err arch_check_keys(const struct gguf *gguf, const char *prefix, const struct arch_key *keys,
-    size_t key_count, struct err_info *info)
+enum err arch_check_keys(
+    const struct gguf *gguf, const struct network *network, struct err_info *info)
 {
-    size_t prefix_bytes = strlen(prefix);
+    size_t name_bytes = strlen(network->name);
     for (int32_t i = 0; i < gguf_key_count(gguf); i++) {
         const char *name = gguf_key(gguf, i);
-        if (strncmp(name, prefix, prefix_bytes) != 0) {
+        if (strncmp(name, network->name, name_bytes) != 0 || name[name_bytes] != '.') {
             continue;
         }
-        const struct arch_key *key = find_key(keys, key_count, name + prefix_bytes);
+        const struct arch_key *key = find_key(network, name + name_bytes + 1);
         if (key == NULL) {
             return err_set(
                 info, ERR_UNSUPPORTED, name, "the key is not known and could change the results");

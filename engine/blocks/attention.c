@@ -1,5 +1,5 @@
 /*
- * Rotate, store and attend over a tile's pieces.
+ * Project, rotate, store and attend over a tile's pieces.
  *
  * A single row, mostly one that is being decoded, is attended by chunks of (K/V head, part of the
  * slots): the query heads that share a K/V head then read it while it is in a cache of their core,
@@ -12,19 +12,38 @@
 
 #include "engine/attn/mask.h"
 #include "engine/base/assert.h"
+#include "engine/blocks/linear.h"
+#include "engine/blocks/norm.h"
 
 enum { STORE_ROWS = 8 }; /* of a chunk, if that many: what a core does in a few microseconds */
 
 struct attention_region {
     struct pass *pass;
     int32_t l;
-    bool rotate_q; /* while storing */
     int32_t store_chunks;
 };
 
-static const float *row_angles(const struct pass *pass, int32_t r)
+static const struct layer *layer_of(const struct pass *pass, int32_t l)
 {
-    return pass->tile->cos_sin + (size_t)r * (size_t)pass->model->hyper.rotary_dim;
+    return &pass->model->layers[l];
+}
+
+/* Norm of each head, then its rotation. */
+static void place_heads(
+    const struct pass *pass, int32_t l, const struct norm *norm, int32_t heads, int32_t r, float *x)
+{
+    const struct model *model = pass->model;
+    const struct hyper *hyper = &model->hyper;
+    int32_t head_dim = model->info.head_dim;
+    for (int32_t head = 0; norm->weight != NULL && head < heads; head++) {
+        float *one = x + (size_t)head * (size_t)head_dim;
+        norm_row(model, norm, one, head_dim, one);
+    }
+    if (hyper->rope_count > 0) {
+        const float *angles = pass->tile->cos_sin[layer_of(pass, l)->rope];
+        pass->kernels->rope(hyper->rope_style, x, heads, head_dim, hyper->rotary_dim,
+            angles + (size_t)r * (size_t)hyper->rotary_dim);
+    }
 }
 
 /* Other chunks may fail the same run at the same moment, with the same word. */
@@ -36,13 +55,11 @@ static void fail_run(struct run *run)
 static void store_row(const struct pass *pass, int32_t l, struct run *run, int32_t slot, int32_t r)
 {
     const struct model_info *info = &pass->model->info;
-    const struct hyper *hyper = &pass->model->hyper;
     const struct pages *pages = run->slots->pages;
     size_t width = (size_t)info->heads_kv * (size_t)info->head_dim;
     float *k = pass->scratch->k + (size_t)r * width;
     const float *v = pass->scratch->v + (size_t)r * width;
-    pass->kernels->rope(hyper->rope_style, k, info->heads_kv, info->head_dim, hyper->rotary_dim,
-        row_angles(pass, r));
+    place_heads(pass, l, &layer_of(pass, l)->k_norm, info->heads_kv, r, k);
     unsigned char *page = run->slots->addresses[slot / pages->page_slots];
     if (!pass->kernels->kv_store(pages->type, pages->page_slots, info->heads_kv, info->head_dim,
             page, (size_t)l * pages->layer_bytes, pages->head_bytes, slot % pages->page_slots, k,
@@ -51,13 +68,12 @@ static void store_row(const struct pass *pass, int32_t l, struct run *run, int32
     }
 }
 
-static void rotate_q_row(const struct pass *pass, int32_t r)
+static void place_q_row(const struct pass *pass, int32_t l, int32_t r)
 {
     const struct model_info *info = &pass->model->info;
-    const struct hyper *hyper = &pass->model->hyper;
     size_t width = (size_t)info->heads * (size_t)info->head_dim;
-    pass->kernels->rope(hyper->rope_style, pass->scratch->q + (size_t)r * width, info->heads,
-        info->head_dim, hyper->rotary_dim, row_angles(pass, r));
+    float *q = pass->scratch->q + (size_t)r * width;
+    place_heads(pass, l, &layer_of(pass, l)->q_norm, info->heads, r, q);
 }
 
 /* Whole pieces, as many to each chunk. */
@@ -74,35 +90,57 @@ static void store_chunk(void *context, int32_t chunk, int32_t thread)
             if (!piece->run->stored) {
                 store_row(region->pass, region->l, piece->run, piece->slot_from + i, r);
             }
-            if (region->rotate_q) {
-                rotate_q_row(region->pass, r);
+            if (region->pass->joined) {
+                place_q_row(region->pass, region->l, r);
             }
         }
     }
 }
 
-void attention_store(struct pass *pass, int32_t l, bool rotate_q)
+static struct linear_job q_job(const struct pass *pass, int32_t l)
+{
+    const struct linear *q = &layer_of(pass, l)->q;
+    return (struct linear_job){q, pass->scratch->q, (size_t)q->weight.outputs};
+}
+
+static void project(struct pass *pass, const struct linear_job *jobs, int32_t job_count)
+{
+    struct linear_input x = linear_prepare(pass->model, pass->scratch, pass->threads,
+        pass->scratch->h, pass->tile->row_count, pass->model->info.hidden);
+    linear_project(pass->kernels, pass->threads, &x, jobs, job_count);
+}
+
+void attention_store(struct pass *pass, int32_t l)
 {
     const struct tile *tile = pass->tile;
+    const struct layer *layer = layer_of(pass, l);
+    const struct linear_job jobs[] = {
+        {&layer->k, pass->scratch->k, (size_t)layer->k.weight.outputs},
+        {&layer->v, pass->scratch->v, (size_t)layer->v.weight.outputs},
+        q_job(pass, l),
+    };
+    project(pass, jobs, pass->joined ? 3 : 2);
     int32_t chunks = MIN(tile->piece_count, (tile->row_count + STORE_ROWS - 1) / STORE_ROWS);
-    struct attention_region region = {
-        .pass = pass, .l = l, .rotate_q = rotate_q, .store_chunks = chunks};
+    struct attention_region region = {.pass = pass, .l = l, .store_chunks = chunks};
     threads_run(pass->threads, chunks, store_chunk, &region);
 }
 
-static void rotate_chunk(void *context, int32_t chunk, int32_t thread)
+static void place_q_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct attention_region *region = context;
     const struct piece *piece = &region->pass->tile->pieces[chunk];
     for (int32_t r = piece->tile_from; r < piece->tile_from + piece->count; r++) {
-        rotate_q_row(region->pass, r);
+        place_q_row(region->pass, region->l, r);
     }
 }
 
-void attention_rotate_q(struct pass *pass)
+void attention_query(struct pass *pass, int32_t l)
 {
-    struct attention_region region = {.pass = pass};
-    threads_run(pass->threads, pass->tile->piece_count, rotate_chunk, &region);
+    struct linear_job job = q_job(pass, l);
+    struct attention_region region = {.pass = pass, .l = l};
+    ASSERT(!pass->joined);
+    project(pass, &job, 1);
+    threads_run(pass->threads, pass->tile->piece_count, place_q_chunk, &region);
 }
 
 /* ---- attending ----------------------------------------------------------------------------- */
@@ -130,8 +168,8 @@ static struct attention_args args_of(
             .head_offset = (size_t)l * pages->layer_bytes + (size_t)head_kv * pages->head_bytes},
         .scale = pass->model->hyper.attention_scale,
         .positions = slots->positions,
-        .reach_left = REACH_ALL,
-        .reach_right = REACH_ALL,
+        .reach_left = layer_of(pass, l)->reach,
+        .reach_right = layer_of(pass, l)->reach,
         .alibi_slope = 0,
     };
 }

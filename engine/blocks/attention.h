@@ -5,13 +5,13 @@
 
 #include "engine/model/parts.h"
 
-/* Rotates scratch->k of the tile's rows and stores it with scratch->v in layer l of their pages.
- * A value that cannot be stored fails the run and harms no other. rotate_q: scratch->q is there too
- * and is rotated on the way. */
-void attention_store(struct pass *pass, int32_t l, bool rotate_q);
-/* Rotates scratch->q, if attention_store has not. */
-void attention_rotate_q(struct pass *pass);
-/* scratch->attended = attention of scratch->q over layer l. */
+/* scratch->h of the tile's rows -> K and V, and Q if the halves are joined: projected, normed and
+ * rotated as the layer says, K and V stored in layer l of the rows' pages. A value that cannot be
+ * stored fails the run and harms no other. */
+void attention_store(struct pass *pass, int32_t l);
+/* scratch->h -> Q, if attention_store has not. */
+void attention_query(struct pass *pass, int32_t l);
+/* scratch->attended = attention of Q over layer l. */
 void attention_attend(struct pass *pass, int32_t l);
 
 #endif

@@ -87,12 +87,20 @@ struct linear_input linear_prepare(const struct model *model, struct scratch *sc
     return input;
 }
 
-void linear_multiply(const struct kernels *kernels, const struct packed *weight,
+void linear_multiply(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride)
 {
+    const struct packed *weight = &linear->weight;
     const bool in_8_bits = x->int8.data != NULL && tensor_type_block(weight->type) > 1;
     (in_8_bits ? kernels->linear_int8 : kernels->linear)(weight, in_8_bits ? &x->int8 : &x->f32,
         cell->row_from, cell->row_to, cell->panel_from, cell->panel_to, y, y_stride);
+    if (linear->bias != NULL) {
+        const int32_t from = cell->panel_from * PANEL_OUTPUTS;
+        const int32_t to = MIN(cell->panel_to * PANEL_OUTPUTS, weight->outputs);
+        for (int32_t r = cell->row_from; r < cell->row_to; r++) {
+            kernels->add(y + (size_t)r * y_stride + from, linear->bias + from, to - from);
+        }
+    }
 }
 
 /* ---- several outputs of one input ---------------------------------------------------------- */
@@ -116,7 +124,7 @@ static void project_chunk(void *context, int32_t chunk, int32_t thread)
     }
     const struct linear_job *it = &region->jobs[job];
     struct linear_cell cell = linear_cell_of(&region->grids[job], chunk);
-    linear_multiply(region->kernels, it->weight, region->x, &cell, it->y, it->y_stride);
+    linear_multiply(region->kernels, it->linear, region->x, &cell, it->y, it->y_stride);
 }
 
 void linear_project(const struct kernels *kernels, struct threads *threads,
@@ -131,8 +139,8 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
     };
     int32_t chunk_count = 0;
     for (int32_t i = 0; i < job_count; i++) {
-        ASSERT(jobs[i].weight->inputs == x->f32.inputs);
-        region.grids[i] = linear_grid_of(jobs[i].weight, x->f32.rows);
+        ASSERT(jobs[i].linear->weight.inputs == x->f32.inputs);
+        region.grids[i] = linear_grid_of(&jobs[i].linear->weight, x->f32.rows);
         chunk_count += region.grids[i].chunk_count;
     }
     threads_run(threads, chunk_count, project_chunk, &region);
@@ -142,7 +150,7 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
 
 struct add_region {
     const struct pass *pass;
-    const struct packed *weight;
+    const struct linear *linear;
     struct linear_input x;
     struct linear_grid grid;
 };
@@ -153,23 +161,24 @@ static void add_chunk(void *context, int32_t chunk, int32_t thread)
     const struct pass *pass = region->pass;
     const struct tile *tile = pass->tile;
     struct linear_cell cell = linear_cell_of(&region->grid, chunk);
-    size_t hidden = (size_t)region->weight->outputs;
+    size_t hidden = (size_t)region->linear->weight.outputs;
     float *h = pass->scratch->h;
-    linear_multiply(pass->kernels, region->weight, &region->x, &cell, h, hidden);
+    linear_multiply(pass->kernels, region->linear, &region->x, &cell, h, hidden);
     int32_t from = cell.panel_from * PANEL_OUTPUTS;
-    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->weight->outputs);
+    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->linear->weight.outputs);
     for (int32_t r = cell.row_from; r < cell.row_to; r++) {
         float *x = pass->batch->x[tile->rows[r]];
         pass->kernels->add(x + from, h + (size_t)r * hidden + from, to - from);
     }
 }
 
-void linear_add(struct pass *pass, const struct packed *weight, const float *input)
+void linear_add(struct pass *pass, const struct linear *linear, const float *input)
 {
+    const struct packed *weight = &linear->weight;
     ASSERT(weight->outputs == pass->model->info.hidden);
     struct add_region region = {
         .pass = pass,
-        .weight = weight,
+        .linear = linear,
         .x = linear_prepare(pass->model, pass->scratch, pass->threads, input, pass->tile->row_count,
             weight->inputs),
         .grid = linear_grid_of(weight, pass->tile->row_count),

@@ -33,13 +33,13 @@ struct linear_input {
 struct linear_input linear_prepare(const struct model *model, struct scratch *scratch,
     struct threads *threads, const float *x, int32_t rows, int32_t inputs);
 
-/* y of one cell: kernels->linear or linear_int8, y pointing at row 0, output 0. */
-void linear_multiply(const struct kernels *kernels, const struct packed *weight,
+/* y of one cell: kernels->linear or linear_int8 and the bias; y points at row 0, output 0. */
+void linear_multiply(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride);
 
-/* One output of an input: y [rows, weight->outputs], row distance y_stride. */
+/* One output of an input: y [rows, outputs], row distance y_stride. */
 struct linear_job {
-    const struct packed *weight;
+    const struct linear *linear;
     float *y;
     size_t y_stride;
 };
@@ -49,7 +49,7 @@ enum { LINEAR_JOBS_MAX = 3 };
 /* Every job over the same x, in one region. */
 void linear_project(const struct kernels *kernels, struct threads *threads,
     const struct linear_input *x, const struct linear_job *jobs, int32_t job_count);
-/* x of every row of the tile += weight of `input`; scratch->h is overwritten. */
-void linear_add(struct pass *pass, const struct packed *weight, const float *input);
+/* x of every row of the tile += linear of `input`; scratch->h is overwritten. */
+void linear_add(struct pass *pass, const struct linear *linear, const float *input);
 
 #endif

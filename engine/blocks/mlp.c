@@ -8,7 +8,8 @@
 
 struct gate_region {
     const struct pass *pass;
-    const struct packed *gate, *up;
+    const struct linear *gate, *up;
+    mlp_gate_kernel *kernel;
     struct linear_input x;
     struct linear_grid grid;
 };
@@ -18,29 +19,32 @@ static void gate_chunk(void *context, int32_t chunk, int32_t thread)
     const struct gate_region *region = context;
     const struct pass *pass = region->pass;
     struct linear_cell cell = linear_cell_of(&region->grid, chunk);
-    size_t ffn = (size_t)region->gate->outputs;
+    size_t ffn = (size_t)region->gate->weight.outputs;
     float *gate = pass->scratch->gate, *up = pass->scratch->up;
     linear_multiply(pass->kernels, region->gate, &region->x, &cell, gate, ffn);
     linear_multiply(pass->kernels, region->up, &region->x, &cell, up, ffn);
     int32_t from = cell.panel_from * PANEL_OUTPUTS;
-    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->gate->outputs);
+    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->gate->weight.outputs);
     for (int32_t r = cell.row_from; r < cell.row_to; r++) {
         size_t at = (size_t)r * ffn + (size_t)from;
-        pass->kernels->silu_mul(gate + at, up + at, to - from, gate + at);
+        region->kernel(gate + at, up + at, to - from, gate + at);
     }
 }
 
-void mlp_gate(struct pass *pass, const struct packed *gate, const struct packed *up)
+void mlp_gate(
+    struct pass *pass, const struct linear *gate, const struct linear *up, mlp_gate_kernel *kernel)
 {
-    ASSERT(gate->outputs == up->outputs && gate->inputs == up->inputs);
-    ASSERT(gate->outputs == pass->model->info.ffn);
+    const struct packed *weight = &gate->weight;
+    ASSERT(weight->outputs == up->weight.outputs && weight->inputs == up->weight.inputs);
+    ASSERT(weight->outputs == pass->model->info.ffn);
     struct gate_region region = {
         .pass = pass,
         .gate = gate,
         .up = up,
+        .kernel = kernel,
         .x = linear_prepare(pass->model, pass->scratch, pass->threads, pass->scratch->h,
-            pass->tile->row_count, gate->inputs),
-        .grid = linear_grid_of(gate, pass->tile->row_count),
+            pass->tile->row_count, weight->inputs),
+        .grid = linear_grid_of(weight, pass->tile->row_count),
     };
     threads_run(pass->threads, region.grid.chunk_count, gate_chunk, &region);
 }

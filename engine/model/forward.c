@@ -9,6 +9,7 @@
 #include <string.h>
 #include "engine/base/assert.h"
 #include "engine/blocks/linear.h"
+#include "engine/blocks/norm.h"
 #include "engine/model/parts.h"
 
 _Static_assert((int)MODEL_POSITIONS <= (int)ROPE_POSITIONS, "every position has its angles");
@@ -21,10 +22,13 @@ static void angle_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct pass *pass = context;
     const struct tile *tile = pass->tile;
+    const struct hyper *hyper = &pass->model->hyper;
     int32_t to = MIN((chunk + 1) * ROW_CHUNK, tile->row_count);
     for (int32_t r = chunk * ROW_CHUNK; r < to; r++) {
-        rope_angles(&pass->model->rope, pass->batch->positions[tile->rows[r]],
-            tile->cos_sin + (size_t)r * (size_t)pass->model->hyper.rotary_dim);
+        for (int32_t i = 0; i < hyper->rope_count; i++) {
+            rope_angles(&pass->model->ropes[i], pass->batch->positions[tile->rows[r]],
+                tile->cos_sin[i] + (size_t)r * (size_t)hyper->rotary_dim);
+        }
     }
 }
 
@@ -108,7 +112,7 @@ static void read_row(const struct pass *pass, const struct row_read *read, int32
     const float *x = pass->batch->x[read->row];
     int32_t hidden = model->info.hidden;
     if (read->layer == -1) {
-        pass->kernels->rms_norm(x, model->output_norm, model->hyper.norm_eps, hidden, read->hidden);
+        norm_row(model, &model->output_norm, x, hidden, read->hidden);
     } else {
         ASSERT(read->hidden != x);
         memcpy(read->hidden, x, (size_t)hidden * sizeof(float));
@@ -141,7 +145,7 @@ static void embed_chunk(void *context, int32_t chunk, int32_t thread)
     const struct batch *batch = pass->batch;
     int32_t to = MIN((chunk + 1) * ROW_CHUNK, batch->row_count);
     for (int32_t row = chunk * ROW_CHUNK; row < to; row++) {
-        pass->kernels->unpack_row(&pass->model->embedding, batch->tokens[row], batch->x[row]);
+        pass->model->network->embed(pass, row);
     }
 }
 
@@ -257,7 +261,7 @@ void model_logits(const struct model *model, struct scratch *scratch, struct thr
         struct linear_input x =
             linear_prepare(model, scratch, threads, scratch->h, rows, model->info.hidden);
         struct linear_job job = {
-            .weight = model->head, .y = logits + (size_t)from * vocab, .y_stride = vocab};
+            .linear = model->head, .y = logits + (size_t)from * vocab, .y_stride = vocab};
         linear_project(model->kernels, threads, &x, &job, 1);
     }
 }

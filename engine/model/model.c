@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "engine/attn/mask.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/model/parts.h"
@@ -125,14 +126,30 @@ static enum err load_weights(
     return take_weights(model, gguf, threads, model->weights, info);
 }
 
+static enum err open_ropes(struct model *model, struct err_info *info)
+{
+    const struct hyper *hyper = &model->hyper;
+    for (int32_t i = 0; i < hyper->rope_count; i++) {
+        const struct rope_shape *shape = &hyper->ropes[i];
+        model->bytes += rope_bytes(hyper->rotary_dim / 2);
+        if (!model->dry && rope_open(&model->ropes[i], hyper->rotary_dim / 2, shape->base,
+                               shape->factor, model->rope_divisors) != ERR_OK) {
+            return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the rope table");
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err open_parts(
     struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
 {
     enum err err = find_network(model, gguf, info);
-    if (err != ERR_OK) {
-        return err;
+    if (err == ERR_OK) {
+        err = arch_check_keys(gguf, model->network, info);
     }
-    err = model->network->describe(model, gguf, info);
+    if (err == ERR_OK) {
+        err = model->network->describe(model, gguf, info);
+    }
     if (err != ERR_OK) {
         return err;
     }
@@ -140,18 +157,17 @@ static enum err open_parts(
     if (model->layers == NULL) {
         return err_set(info, ERR_NO_MEMORY, NULL, "no memory for %d layers", model->info.layers);
     }
+    for (int32_t l = 0; l < model->info.layers; l++) {
+        model->layers[l].reach = REACH_ALL;
+    }
     err = load_weights(model, gguf, threads, info);
-    if (err != ERR_OK) {
-        return err;
+    if (err == ERR_OK) {
+        err = open_ropes(model, info);
     }
-    const struct hyper *hyper = &model->hyper;
-    model->bytes += rope_bytes(hyper->rotary_dim / 2);
-    if (!model->dry && rope_open(&model->rope, hyper->rotary_dim / 2, hyper->rope_base,
-                           hyper->rope_factor, model->rope_divisors) != ERR_OK) {
-        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the rope table");
+    if (err == ERR_OK) {
+        describe_file(model, gguf);
     }
-    describe_file(model, gguf);
-    return ERR_OK;
+    return err;
 }
 
 enum err model_open(const struct gguf *gguf, const struct kernels *kernels, struct threads *threads,
@@ -179,7 +195,9 @@ void model_close(struct model *model)
     }
     mem_free(model->layers);
     mem_free(model->weights);
-    rope_close(&model->rope);
+    for (int32_t i = 0; i < ROPES_MAX; i++) {
+        rope_close(&model->ropes[i]);
+    }
     mem_free(model);
 }
 
@@ -195,13 +213,13 @@ struct model_info *model_info_mutable(struct model *model)
 
 static bool multiplies_blocks(const struct model *model)
 {
-    bool any = tensor_type_block(model->head->type) > 1;
+    bool any = tensor_type_block(model->head->weight.type) > 1;
     for (int32_t l = 0; l < model->info.layers; l++) {
         const struct layer *layer = &model->layers[l];
-        const struct packed *matrices[] = {&layer->q, &layer->k, &layer->v, &layer->output,
+        const struct linear *linears[] = {&layer->q, &layer->k, &layer->v, &layer->output,
             &layer->gate, &layer->up, &layer->down};
-        for (size_t i = 0; i < ARRAY_COUNT(matrices); i++) {
-            any |= tensor_type_block(matrices[i]->type) > 1;
+        for (size_t i = 0; i < ARRAY_COUNT(linears); i++) {
+            any |= tensor_type_block(linears[i]->weight.type) > 1;
         }
     }
     return any;

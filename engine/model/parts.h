@@ -22,23 +22,45 @@ enum {
     STATE_PARTS = 512,
 };
 
+enum { ROPES_MAX = 2 }; /* a network whose local layers rotate in a way of their own has two */
+
+struct rope_shape {
+    double base;
+    double factor; /* positions are divided by it: "linear" scaling; 1 = none */
+};
+
 /* What a network needs besides the sizes in model_info. */
 struct hyper {
     int32_t rotary_dim; /* leading numbers of a head that rotate */
     enum rope_style rope_style;
-    double rope_base;
-    double rope_factor; /* positions are divided by it: "linear" scaling; 1 = none */
+    struct rope_shape ropes[ROPES_MAX];
+    int32_t rope_count;
+    int32_t window; /* attention.sliding_window, in the network's own sense; 0 = none */
     float norm_eps;
     float attention_scale;
 };
 
+/* W x + b. */
+struct linear {
+    struct packed weight; /* [outputs, inputs] */
+    float *bias;          /* [outputs] or NULL */
+};
+
+struct norm {
+    float *weight; /* NULL: there is no norm here, and numbers stay as they are */
+};
+
+/* All that layers of all networks are made of; a network fills what it has. */
 struct layer {
-    float *attn_norm, *ffn_norm; /* [hidden] */
-    struct packed q;             /* [heads * head_dim, hidden] */
-    struct packed k, v;          /* [heads_kv * head_dim, hidden] */
-    struct packed output;        /* [hidden, heads * head_dim] */
-    struct packed gate, up;      /* [ffn, hidden] */
-    struct packed down;          /* [hidden, ffn] */
+    struct norm attn_norm, ffn_norm; /* of what goes in; [hidden] */
+    struct norm q_norm, k_norm;      /* of each head, before it rotates; [head_dim] */
+    struct linear q;                 /* [heads * head_dim, hidden] */
+    struct linear k, v;              /* [heads_kv * head_dim, hidden] */
+    struct linear output;            /* [hidden, heads * head_dim] */
+    struct linear gate, up;          /* [ffn, hidden] */
+    struct linear down;              /* [hidden, ffn] */
+    int32_t reach;                   /* rows see so many positions to either side, or REACH_ALL */
+    int32_t rope;                    /* which of the model's rotates q and k */
 };
 
 struct model {
@@ -48,12 +70,12 @@ struct model {
     struct hyper hyper;
     struct layer *layers;      /* [info.layers] */
     unsigned char *weights;    /* the block that all tensors below and in layers lie in */
-    struct packed embedding;   /* [vocab, hidden] */
-    struct packed untied_head; /* [vocab, hidden]; data NULL = tied */
-    const struct packed *head; /* one of the two */
-    float *output_norm;        /* [hidden] */
+    struct linear embedding;   /* [vocab, hidden] */
+    struct linear untied_head; /* [vocab, hidden]; no data: tied */
+    const struct linear *head; /* one of the two */
+    struct norm output_norm;   /* [hidden] */
     float *rope_divisors;      /* [rotary_dim / 2] or NULL: Llama 3.1's factors */
-    struct rope_table rope;
+    struct rope_table ropes[ROPES_MAX];
     uint64_t bytes;
     bool dry;
 };
@@ -72,7 +94,8 @@ struct tile {
     int32_t *rows; /* [row_count] batch rows, ascending */
     struct piece *pieces;
     int32_t piece_count;
-    float *cos_sin; /* [row_count][rotary_dim / 2][2] */
+    float
+        *cos_sin[ROPES_MAX]; /* of each of the model's rotations: [row_count][rotary_dim / 2][2] */
     /* The window of batch rows the tile was taken from; place[row - window_from] is the row's
      * index in the tile, -1 = not in it. */
     int32_t window_from, window_to;

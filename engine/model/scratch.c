@@ -10,6 +10,8 @@
 
 enum { PART_ALIGNMENT = 64 };
 
+_Static_assert(ROPES_MAX == 2, "cut_scratch cuts the angles of two");
+
 /* Hands out parts of one block; with base NULL it only counts. Sizes are far from overflow: at
  * most 4096 rows of numbers bounded by engine_limits.h. */
 struct cutter {
@@ -39,7 +41,8 @@ static struct scratch *cut_scratch(
                 .rows = cut(cutter, rows, sizeof(int32_t)),
                 .place = cut(cutter, rows, sizeof(int32_t)),
                 .pieces = cut(cutter, rows, sizeof(struct piece)),
-                .cos_sin = cut(cutter, rows * (size_t)info->head_dim, sizeof(float)),
+                .cos_sin = {cut(cutter, rows * (size_t)info->head_dim, sizeof(float)),
+                    cut(cutter, rows * (size_t)info->head_dim, sizeof(float))},
             },
         .h = cut(cutter, rows * (size_t)info->hidden, sizeof(float)),
         .q = cut(cutter, rows * width_q, sizeof(float)),

@@ -209,7 +209,6 @@ static void test_what_is_not_built(void **state)
     } cases[] = {
         {"llama.expert_count", 'u', 8, NULL, ERR_UNSUPPORTED},
         {"llama.expert_used_count", 'u', 2, NULL, ERR_UNSUPPORTED},
-        {"llama.attention.sliding_window", 'u', 4096, NULL, ERR_UNSUPPORTED},
         {"llama.attention.max_alibi_bias", 'f', 8, NULL, ERR_UNSUPPORTED},
         {"llama.attention.clamp_kqv", 'f', 8, NULL, ERR_UNSUPPORTED},
         {"llama.attention.value_length", 'u', 8, NULL, ERR_UNSUPPORTED},
@@ -232,6 +231,7 @@ static void test_what_is_not_built(void **state)
         {"llama.rope.freq_base", 'f', 0, NULL, ERR_FORMAT},
         {"llama.rope.freq_base", 'f', (double)NAN, NULL, ERR_FORMAT},
         {"llama.attention.scale", 'f', -1, NULL, ERR_FORMAT},
+        {"llama.attention.sliding_window", 'u', LIMIT_CONTEXT + 1, NULL, ERR_FORMAT},
         {"llama.vocab_size", 'u', 81, NULL, ERR_FORMAT},
         {"llama.vocab_size", 's', 0, "80", ERR_FORMAT},
         {"tokenizer.ggml.tokens", 's', 0, "no array", ERR_FORMAT},
