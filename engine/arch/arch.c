@@ -5,7 +5,7 @@
 #include <string.h>
 #include "engine/base/assert.h"
 
-static const struct network *const networks[] = {&arch_llama};
+static const struct network *const networks[] = {&arch_llama, &arch_qwen2, &arch_qwen3};
 
 /* What files of all networks may say. */
 static const struct arch_key common_keys[] = {

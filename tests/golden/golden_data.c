@@ -101,21 +101,28 @@ json_t *golden_json_lines(const char *path)
     return lines;
 }
 
-float *golden_floats(const char *path, size_t *out_count)
+unsigned char *golden_bytes(const char *path, size_t *out_count)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
         broken("cannot read", path);
     }
-    long bytes = ftell(file);
+    long count = ftell(file);
     rewind(file);
-    size_t count = (size_t)bytes / sizeof(float);
-    float *floats = malloc((size_t)bytes + 1);
-    if (bytes < 0 || floats == NULL || fread(floats, sizeof(float), count, file) != count) {
+    unsigned char *bytes = malloc((size_t)count + 1);
+    if (count < 0 || bytes == NULL || fread(bytes, 1, (size_t)count, file) != (size_t)count) {
         broken("cannot read", path);
     }
     fclose(file);
-    *out_count = count;
+    *out_count = (size_t)count;
+    return bytes;
+}
+
+float *golden_floats(const char *path, size_t *out_count)
+{
+    size_t bytes;
+    float *floats = (void *)golden_bytes(path, &bytes);
+    *out_count = bytes / sizeof(float);
     return floats;
 }
 

@@ -27,7 +27,8 @@ NORETURN void golden_skip(const char *what);
 /* The objects of a file with one JSON value a line, or the one value of a whole file. Owned. */
 json_t *golden_json_lines(const char *path);
 json_t *golden_json(const char *path);
-/* Little-endian floats of a whole file; freed with free(). */
+/* A whole file, as it is or as little-endian floats; freed with free(). */
+unsigned char *golden_bytes(const char *path, size_t *out_count);
 float *golden_floats(const char *path, size_t *out_count);
 
 /* Members of an object that must be there. Lists become malloc'ed arrays with room for one

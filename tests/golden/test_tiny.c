@@ -1,8 +1,9 @@
 /*
  * Goal: every mask mode computes what the written definition says, on every rung of kernels, for
  * both types of K/V, alone, batched together and decoded token by token.
- * Method: tiny random llamas and their outputs from an independent float64 forward with a dense
- * mask in text order (numpy_llama.py, make_tiny_llama.py). A row's error is max |y - r| / max |r|.
+ * Method: tiny random files of every network and their outputs from an independent float64 forward
+ * with a dense mask in text order (numpy_llama.py, numpy_networks.py and what makes the files,
+ * make_tiny_*.py). A row's error is max |y - r| / max |r|.
  *
  * Bound. A number of the output has passed, layer by layer, through sums of these lengths: norm and
  * Q/K/V over the width, a score over head_dim, the softmax and V over n tokens, the output
@@ -15,6 +16,8 @@
  * stays far below: about sqrt(N) u; measured: at most 0.04 of the bound. f16 K/V are rounded by
  * 2^-11 each: K moves each score, V the result, layer by layer: plus layers * 4 * 2^-11; measured:
  * at most 0.42 of it.
+ *
+ * usage: test_tiny FOLDER/NAME, of fixtures.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -46,13 +49,13 @@ static void fixture_open(const char *name, struct fixture *fixture)
 {
     char path[GOLDEN_PATH_BYTES], file[64];
     size_t floats;
-    snprintf(file, sizeof(file), "tiny_llama/%s.json", name);
+    snprintf(file, sizeof(file), "%s.json", name);
     assert_true(golden_fixture(file, path));
     fixture->cases = golden_json(path);
-    snprintf(file, sizeof(file), "tiny_llama/%s.bin", name);
+    snprintf(file, sizeof(file), "%s.bin", name);
     assert_true(golden_fixture(file, path));
     fixture->floats = golden_floats(path, &floats);
-    snprintf(file, sizeof(file), "tiny_llama/%s.gguf", name);
+    snprintf(file, sizeof(file), "%s.gguf", name);
     assert_true(golden_fixture(file, fixture->path));
     const json_t *cases = golden_member(fixture->cases, "cases");
     fixture->count = (int32_t)json_array_size(cases);
@@ -203,27 +206,84 @@ static void check_name(const char *name)
     fixture_close(&fixture);
 }
 
-static void test_tied_f32(void **state)
+/* ---- refusals ---- */
+
+/* Where a name stands in a GGUF file: behind its length, 8 bytes. */
+static unsigned char *find_name(unsigned char *bytes, size_t count, const char *name)
 {
-    check_name("tied");
+    unsigned char wanted[sizeof(uint64_t) + 128];
+    uint64_t length = strlen(name);
+    assert_true(length <= 128);
+    memcpy(wanted, &length, sizeof(length));
+    memcpy(wanted + sizeof(length), name, length);
+    unsigned char *at = memmem(bytes, count, wanted, sizeof(length) + length);
+    assert_non_null(at);
+    return at + sizeof(length);
 }
 
-static void test_untied_f16_with_rope_factors(void **state)
+/* Opens the file with the last letter of one name changed. Nothing is missing then but that name,
+ * and nothing is there that was not but its changed form: the error must give one of the two. */
+static void expect_refusal(
+    unsigned char *bytes, size_t count, const struct kernels *kernels, const char *name)
 {
-    check_name("rope31");
+    struct err_info info = {0};
+    struct gguf *gguf = NULL;
+    struct model *model = NULL;
+    char changed[sizeof(info.where)];
+    unsigned char *last = find_name(bytes, count, name) + strlen(name) - 1;
+    unsigned char kept = *last;
+    (void)snprintf(changed, sizeof(changed), "%s", name);
+    *last = kept == '~' ? '!' : '~';
+    changed[strlen(name) - 1] = (char)*last;
+    assert_int_equal(gguf_open_memory(bytes, count, &gguf, &info), ERR_OK);
+    enum err err = model_open(gguf, kernels, NULL, true, &model, &info);
+    if (err == ERR_OK || (strcmp(info.where, name) != 0 && strcmp(info.where, changed) != 0)) {
+        fail_msg("without %s: %s at \"%s\"", name, err_word(err), info.where);
+    }
+    gguf_close(gguf);
+    *last = kept;
 }
 
-static void test_quantised(void **state)
+static void test_every_key_and_tensor_has_its_name(void **state)
 {
-    check_name("quant");
+    char path[GOLDEN_PATH_BYTES], file[64];
+    struct kernels kernels;
+    struct gguf *gguf;
+    struct gguf_string network;
+    size_t count;
+    (void)snprintf(file, sizeof(file), "%s.gguf", (const char *)*state);
+    assert_true(golden_fixture(file, path));
+    assert_int_equal(kernels_select("ref", &kernels, NULL), ERR_OK);
+    assert_int_equal(gguf_open(path, &gguf, NULL), ERR_OK);
+    assert_int_equal(gguf_get_string(gguf, "general.architecture", true, &network, NULL), ERR_OK);
+    unsigned char *bytes = golden_bytes(path, &count);
+    for (int32_t i = 0; i < gguf_key_count(gguf); i++) {
+        const char *key = gguf_key(gguf, i);
+        if (strncmp(key, network.bytes, network.count) == 0 && key[network.count] == '.') {
+            expect_refusal(bytes, count, &kernels, key);
+        }
+    }
+    for (int32_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        expect_refusal(bytes, count, &kernels, gguf_tensor_at(gguf, i)->name.bytes);
+    }
+    free(bytes);
+    gguf_close(gguf);
 }
 
-int main(void)
+static void test_every_mask_on_every_rung(void **state)
 {
+    check_name(*state);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        (void)fprintf(stderr, "usage: %s FOLDER/NAME of fixtures\n", argv[0]);
+        return 2;
+    }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tied_f32),
-        cmocka_unit_test(test_untied_f16_with_rope_factors),
-        cmocka_unit_test(test_quantised),
+        cmocka_unit_test_prestate(test_every_mask_on_every_rung, argv[1]),
+        cmocka_unit_test_prestate(test_every_key_and_tensor_has_its_name, argv[1]),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
