@@ -16,7 +16,7 @@ void rung_fill_avx512(struct kernels *table);
 void rung_vnni_fill_avx(struct kernels *table);
 void rung_vnni_fill_avx512(struct kernels *table);
 /* Any AArch64 CPU. */
-void rung_neon_fill(struct kernels *table);
+void rung_fill_neon(struct kernels *table);
 /* F32 products by OpenBLAS; call rung_blas_prepare first. */
 void rung_blas_fill(struct kernels *table);
 /* False, saying why, when the OpenBLAS at hand must not be called from several threads. */

@@ -43,7 +43,7 @@ static const struct step steps[LEVEL_COUNT] = {
     [LEVEL_AVX512VNNI] = {"avx512vnni", NULL, "an x86-64 CPU"},
 #endif
 #if defined(__aarch64__)
-    [LEVEL_NEON] = {"neon", rung_neon_fill, "nothing"}, /* part of every AArch64 CPU */
+    [LEVEL_NEON] = {"neon", rung_fill_neon, "nothing"}, /* part of every AArch64 CPU */
 #else
     [LEVEL_NEON] = {"neon", NULL, "an AArch64 CPU"},
 #endif

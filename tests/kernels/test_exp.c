@@ -13,11 +13,7 @@
 #include <math.h>
 #include <cmocka.h>
 #include "engine/kernels/kernels.h"
-#if defined(__x86_64__)
 #include "engine/kernels/lanes/isa.h"
-#elif defined(__aarch64__)
-#include "engine/kernels/arm/neon.h"
-#endif
 
 enum { BATCH = 4096 };
 
@@ -33,7 +29,7 @@ static const struct {
     {"avx2", vector_exp_avx2},
     {"avx512", vector_exp_avx512},
 #elif defined(__aarch64__)
-    {"neon", vector_neon_exp},
+    {"neon", vector_exp_neon},
 #endif
     {NULL, NULL},
 };

@@ -1,9 +1,9 @@
 /*
- * Goal: the hand-written rungs do the same operations in the same order on every kind of CPU, so a
- * model gives the same bits on x86-64 and on AArch64.
+ * Goal: the rungs written in lanes do the same operations in the same order on every kind of CPU,
+ * so a model gives the same bits on x86-64 and on AArch64.
  *
  * Method: no machine has both, so the bits of each kernel on fixed numbers are kept here as a hash.
- * Rungs written apart have to arrive at the same ones; that they are right is what the other tests
+ * Rungs of all widths have to arrive at the same ones; that they are right is what the other tests
  * say. Whoever changes an order on purpose takes the new hashes from this test's output, and finds
  * them again under qemu (tests/run.sh --cross aarch64 kernels). log_sum_exp is left out: its last
  * step is the log of the C library.

@@ -144,7 +144,7 @@ static ints offsets_of(
 {
     const ints own = ints_all(args->positions[slot_q]);
     const bools seen = lanes_first(visible - slot);
-    const ints positions = lanes_load_ints_where(seen, args->positions + slot);
+    const ints positions = ints_load_first(args->positions + slot, visible - slot);
     return ints_where(seen, ints_sub(positions, own));
 }
 
@@ -180,6 +180,15 @@ static void scale_sums(float *sums, int32_t count, float by)
     }
 }
 
+static float sum_of_weights(const float p[BLOCK])
+{
+    eight sum = eight_load(p);
+    for (int i = 8; i < BLOCK; i += 8) {
+        sum = eight_add(sum, eight_load(p + i));
+    }
+    return eight_sum(sum);
+}
+
 /* Turns a row's scores of the block at slot `from` into weights p and updates its running state. */
 static void weigh_block(
     const struct attention_args *args, struct block_rows *rows, int32_t row, int32_t from)
@@ -192,25 +201,23 @@ static void weigh_block(
         s[v] = finish_scores(args, rows, floats_load(scores + v * LANES), from + v * LANES, slot_q);
         best = floats_max(s[v], best);
     }
-    const float block_greatest = lanes_max(best);
+    const float block_greatest = floats_greatest(best);
     if (block_greatest == -__builtin_inff()) {
         memset(scores, 0, sizeof rows->scores[row]); /* the row sees none of the block */
         return;
     }
     const float before = rows->greatest[row];
     const float greatest = MAX(before, block_greatest);
-    __m256 sum = _mm256_setzero_ps();
     for (int v = 0; v < BLOCK_VECTORS; v++) {
         const floats p = lanes_exp(s[v] - floats_all(greatest));
         floats_store(scores + v * LANES, p);
-        sum = eight_add(sum, p);
     }
     if (before != greatest) {
         const float shrink = exp_of(before - greatest);
         rows->total[row] *= shrink;
         scale_sums(rows->sums + (size_t)row * (size_t)rows->dims_padded, rows->dims_padded, shrink);
     }
-    rows->total[row] += eight_sum(sum);
+    rows->total[row] += sum_of_weights(scores);
     rows->greatest[row] = greatest;
 }
 

@@ -32,7 +32,7 @@ ALWAYS_INLINE void prefetch(const struct few_job *job, int panels, size_t at, si
     for (int p = 0; p < panels; p++) {
         const unsigned char *stream = job->panel + (size_t)p * job->panel_bytes + ahead + skip;
         for (size_t line = 0; line < count; line += 64) {
-            _mm_prefetch((const char *)stream + line, _MM_HINT_T0);
+            PREFETCH_L1(stream + line);
         }
     }
 }

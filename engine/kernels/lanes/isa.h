@@ -1,8 +1,8 @@
 /*
- * The AVX2 and AVX-512 kernels. Contracts are those of struct kernels; the shared pieces are tile
- * (products) and unpack (panels to float). Private to engine/kernels.
+ * The kernels written in lanes: AVX2, AVX-512 and NEON. Contracts are those of struct kernels; the
+ * shared pieces are tile (products) and unpack (panels to float). Private to engine/kernels.
  *
- * Each file of this folder is compiled once for either rung (lanes.h). ISA(name) is a name with the
+ * Each file of this folder is compiled once for each rung (lanes.h). ISA(name) is a name with the
  * rung's at its end.
  */
 #ifndef ENGINE_KERNELS_LANES_ISA_H
@@ -10,7 +10,10 @@
 
 #include "engine/kernels/kernels.h"
 
-#if defined(KERNELS_AVX512)
+#if defined(__aarch64__)
+#define ISA(name) name##_neon
+#define ISA_NAME "neon"
+#elif defined(KERNELS_AVX512)
 #define ISA(name) name##_avx512
 #define ISA_NAME "avx512"
 #else
@@ -119,5 +122,6 @@ bool ISA(vector_all_finite)(const float *x, int32_t count);
 /* exp of each element; the tests' door to lanes_exp.h. */
 void vector_exp_avx2(const float *x, int32_t count, float *out);
 void vector_exp_avx512(const float *x, int32_t count, float *out);
+void vector_exp_neon(const float *x, int32_t count, float *out);
 
 #endif

@@ -56,14 +56,6 @@ static void put_sums(const struct packed *packed, const float *sums, size_t widt
 
 /* ---- sums of x ------------------------------------------------------------------------------ */
 
-/* Sum of the lanes of each of eight vectors: ((0+1)+(2+3)) + ((4+5)+(6+7)). */
-static __m256 sums_of_lanes(const __m256 v[8])
-{
-    const __m256 low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-    const __m256 high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
-    return _mm256_permute2f128_ps(low, high, 0x20) + _mm256_permute2f128_ps(low, high, 0x31);
-}
-
 /* out[i] = sum of x[32 i] to x[32 i + 31]; count is a multiple of 32. Eight lanes in every rung: it
  * takes no time to speak of, and the order is theirs. */
 static void sum_blocks(const float *x, int32_t count, float *out)
@@ -71,14 +63,14 @@ static void sum_blocks(const float *x, int32_t count, float *out)
     const int32_t blocks = count / SUM_INPUTS;
     for (int32_t block = 0; block < blocks; block += 8) {
         const int32_t left = MIN(blocks - block, 8);
-        __m256 v[8];
+        eight v[8];
         for (int32_t i = 0; i < 8; i++) {
             const float *at = x + (block + MIN(i, left - 1)) * SUM_INPUTS;
-            v[i] = (_mm256_loadu_ps(at) + _mm256_loadu_ps(at + 8)) +
-                   (_mm256_loadu_ps(at + 16) + _mm256_loadu_ps(at + 24));
+            v[i] = eight_add(eight_add(eight_load(at), eight_load(at + 8)),
+                eight_add(eight_load(at + 16), eight_load(at + 24)));
         }
-        _Alignas(32) float sums[8];
-        _mm256_store_ps(sums, sums_of_lanes(v));
+        float sums[8];
+        eight_store(sums, eight_sums(v));
         memcpy(out + block, sums, (size_t)left * sizeof *sums);
     }
 }

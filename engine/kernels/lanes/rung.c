@@ -1,14 +1,17 @@
-/* The x86 rungs share the panels of the reference rung and replace what computes. */
+/* The rungs written in lanes share the panels of the reference rung and replace what computes. */
+#include "engine/kernels/lanes/isa.h"
 #include "engine/kernels/rungs.h"
 #include "engine/kernels/x86/int8.h"
-#include "engine/kernels/lanes/isa.h"
 
 void ISA(rung_fill)(struct kernels *table)
 {
     table->name = ISA_NAME;
     table->deterministic = true;
     table->linear = ISA(linear);
-#if !defined(KERNELS_AVX512)
+#if defined(__aarch64__)
+    table->linear_int8 = NULL; /* the reference's would be slower than f32: refused instead */
+    table->quantize = NULL;
+#elif !defined(KERNELS_AVX512)
     table->linear_int8 = int8_linear_avx2; /* avx512 has no better; rung_vnni.c has */
     table->quantize = int8_quantize_avx2;
 #endif

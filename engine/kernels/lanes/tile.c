@@ -97,7 +97,7 @@ ALWAYS_INLINE void add_chain(struct place *at, size_t count, const int rows, con
         UNROLL
         for (int p = 0; p < panels; p++) {
             for (size_t line = 0; line < at->ahead_step; line += 64) {
-                _mm_prefetch(at->ahead + (size_t)p * at->ahead_panel + line, _MM_HINT_T1);
+                PREFETCH_L2(at->ahead + (size_t)p * at->ahead_panel + line);
             }
         }
         at->ahead += at->ahead_step;

@@ -57,7 +57,7 @@ static void rotate_interleaved(float *x, int32_t count, const float *cos_sin)
     for (int32_t i = 0; i < count; i += LANES) {
         const floats v = lanes_load(x + i, count - i);
         const floats both = lanes_load(cos_sin + i, count - i);
-        const floats swapped = floats_permute(v, 0xb1);
+        const floats swapped = floats_swapped(v);
         const floats sines = swapped * floats_odds(both);
         lanes_store(x + i, count - i, floats_fmaddsub(v, floats_evens(both), sines));
     }
@@ -131,7 +131,7 @@ static float greatest_of(const float *x, int32_t count)
         const floats v = floats_where(lanes_first(count - i), lanes_load(x + i, count - i), lowest);
         best[0] = floats_max(v, best[0]);
     }
-    return lanes_max(floats_max(floats_max(best[0], best[1]), floats_max(best[2], best[3])));
+    return floats_greatest(floats_max(floats_max(best[0], best[1]), floats_max(best[2], best[3])));
 }
 
 int32_t ISA(vector_argmax)(const float *x, int32_t count)
@@ -158,18 +158,22 @@ double ISA(vector_log_sum_exp)(const float *x, int32_t count)
 {
     const float greatest = greatest_of(x, count);
     const floats top = floats_all(isinf(greatest) ? 0.0f : greatest);
-    enum { HIGH = LANES == 8 }; /* eight sums: lanes 4 to 7 are a vector of their own, or not */
-    doubles sums[2] = {doubles_zero(), doubles_zero()};
+    enum { VECTORS = 16 / LANES }; /* of eight sums */
+    doubles sums[VECTORS];
+    for (int j = 0; j < VECTORS; j++) {
+        sums[j] = doubles_zero();
+    }
     /* A NaN, which greatest_of passes over, comes through exp into the sum. */
-    for (int32_t i = 0; i < count; i += LANES) {
+    for (int32_t i = 0, j = 0; i < count; i += LANES, j = (j + 2) % VECTORS) {
         const floats e = lanes_exp(lanes_load(x + i, count - i) - top);
         const floats kept = floats_where(lanes_first(count - i), e, floats_zero());
-        sums[0] += doubles_of_low(kept);
-        sums[HIGH] += doubles_of_high(kept);
+        sums[j] += doubles_of_low(kept);
+        sums[(j + 1) % VECTORS] += doubles_of_high(kept);
     }
     double p[8];
-    doubles_store(p + HIGH * 4, sums[HIGH]);
-    doubles_store(p, sums[0]);
+    for (int j = 0; j < VECTORS; j++) {
+        doubles_store(p + j * LANES / 2, sums[j]);
+    }
     for (int k = 0; k < 4; k++) {
         p[k] += p[k + 4];
     }
