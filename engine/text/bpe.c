@@ -3,8 +3,9 @@
  * file must therefore name only tokens it has, which the reference tokenizers demand too.
  *
  * A byte for which the vocabulary has no token (SmolLM2 lacks some control characters) is left
- * out, and its neighbours become neighbours, as in the reference tokenizer. The file's unknown
- * token is no way out: there it is <|endoftext|>, and text must not be able to say that.
+ * out, and its neighbours become neighbours, as in the reference tokenizer, unless tokenizer.json
+ * names an unknown token of the model. The unknown token that a GGUF file names is no way out: it
+ * may be <|endoftext|>, and text must not be able to say that.
  */
 #include "engine/text/bpe.h"
 
@@ -12,10 +13,10 @@
 
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/text/encoding.h"
 #include "engine/text/vocab.h"
 
-static const char PRE_KEY[] = "tokenizer.ggml.pre";
 static const char MERGES_KEY[] = "tokenizer.ggml.merges";
 
 struct bpe_pair {
@@ -45,41 +46,39 @@ static struct bpe_pair *slot_of(const struct bpe *bpe, int32_t left, int32_t rig
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* One line of the list: "left right", and the two in one. */
+/* The halves of a merge, and the two in one. */
 struct merge_line {
-    const char *left, *right;
-    size_t left_count, right_count;
+    struct bpe_halves halves;
+    size_t joined_count;
     char joined[2 * VOCAB_PIECE_BYTES_MAX];
 };
 
-static bool split_line(const struct gguf_string *line, struct merge_line *out)
+static bool read_line(const struct bpe_merges *merges, size_t index, struct merge_line *out)
 {
-    /* The first letter may itself be a space in files that do not use the byte alphabet. */
-    const char *space = line->count < 2 ? NULL : memchr(line->bytes + 1, ' ', line->count - 1);
-    if (space == NULL || line->count > sizeof(out->joined)) {
+    struct bpe_halves *halves = &out->halves;
+    if (!merges->get(merges->context, index, halves) ||
+        halves->left_count > VOCAB_PIECE_BYTES_MAX || halves->right_count > VOCAB_PIECE_BYTES_MAX) {
         return false;
     }
-    out->left = line->bytes;
-    out->left_count = (size_t)(space - line->bytes);
-    out->right = space + 1;
-    out->right_count = line->count - out->left_count - 1;
-    memcpy(out->joined, out->left, out->left_count);
-    memcpy(out->joined + out->left_count, out->right, out->right_count);
+    out->joined_count = halves->left_count + halves->right_count;
+    memcpy(out->joined, halves->left, halves->left_count);
+    memcpy(out->joined + halves->left_count, halves->right, halves->right_count);
     return true;
 }
 
 enum { BLOCK = 16 }; /* lines whose memory is fetched together: the tables do not fit the cache */
 
 struct merge_block {
-    const struct gguf_string *lines;
+    const struct bpe_merges *merges;
     size_t first, count; /* lines [first, first + count) of the list */
     uint64_t hashes[BLOCK][3];
     struct bpe_pair pairs[BLOCK];
 };
 
-static enum err bad_line(const char *what, size_t number, struct err_info *info)
+static enum err bad_line(
+    const struct merge_block *block, size_t i, const char *what, struct err_info *info)
 {
-    return err_set(info, ERR_FORMAT, MERGES_KEY, "merge %zu %s", number, what);
+    return err_set(info, ERR_FORMAT, block->merges->where, "merge %zu %s", block->first + i, what);
 }
 
 static enum err prepare_block(
@@ -87,13 +86,13 @@ static enum err prepare_block(
 {
     struct merge_line line;
     for (size_t i = 0; i < block->count; i++) {
-        if (!split_line(&block->lines[block->first + i], &line)) {
-            return bad_line("is not two tokens and a space", block->first + i, info);
+        if (!read_line(block->merges, block->first + i, &line)) {
+            return bad_line(block, i, "is not two tokens and a space", info);
         }
-        block->hashes[i][0] = pieces_prepare(stored, line.left, line.left_count);
-        block->hashes[i][1] = pieces_prepare(stored, line.right, line.right_count);
-        block->hashes[i][2] =
-            pieces_prepare(stored, line.joined, line.left_count + line.right_count);
+        const struct bpe_halves *halves = &line.halves;
+        block->hashes[i][0] = pieces_prepare(stored, halves->left, halves->left_count);
+        block->hashes[i][1] = pieces_prepare(stored, halves->right, halves->right_count);
+        block->hashes[i][2] = pieces_prepare(stored, line.joined, line.joined_count);
     }
     return ERR_OK;
 }
@@ -106,19 +105,19 @@ static enum err resolve_block(struct merge_block *block, const struct bpe *bpe,
     for (size_t i = 0; i < block->count; i++) {
         const uint64_t *hashes = block->hashes[i];
         struct bpe_pair *pair = &block->pairs[i];
-        if (!split_line(&block->lines[block->first + i], &line)) {
-            return bad_line("is not two tokens and a space", block->first + i, info);
+        if (!read_line(block->merges, block->first + i, &line)) {
+            return bad_line(block, i, "is not two tokens and a space", info);
         }
+        const struct bpe_halves *halves = &line.halves;
         pair->rank = (uint32_t)(block->first + i);
-        pair->left = pieces_find_prepared(stored, hashes[0], line.left, line.left_count);
-        pair->right = pieces_find_prepared(stored, hashes[1], line.right, line.right_count);
-        pair->joined = pieces_find_prepared(
-            stored, hashes[2], line.joined, line.left_count + line.right_count);
+        pair->left = pieces_find_prepared(stored, hashes[0], halves->left, halves->left_count);
+        pair->right = pieces_find_prepared(stored, hashes[1], halves->right, halves->right_count);
+        pair->joined = pieces_find_prepared(stored, hashes[2], line.joined, line.joined_count);
         if (pair->left < 0 || pair->right < 0 || pair->joined < 0) {
-            return bad_line("is not of tokens of this file", block->first + i, info);
+            return bad_line(block, i, "is not of tokens of this file", info);
         }
         if (vocab_is_control(vocab, pair->joined)) {
-            return bad_line("gives a control token", block->first + i, info);
+            return bad_line(block, i, "gives a control token", info);
         }
         __builtin_prefetch(home_of(bpe, pair->left, pair->right), 1);
     }
@@ -126,21 +125,26 @@ static enum err resolve_block(struct merge_block *block, const struct bpe *bpe,
 }
 
 static enum err read_merges(struct bpe *bpe, const struct vocab *vocab,
-    const struct gguf_array *merges, struct err_info *info)
+    const struct bpe_merges *merges, struct err_info *info)
 {
+    if (merges->count > MERGES_MAX) {
+        return err_set(info, ERR_FORMAT, merges->where, "%zu merges; at most %d are supported",
+            merges->count, MERGES_MAX);
+    }
     size_t slot_count = 16;
     while (slot_count * 5 < merges->count * 8) { /* at most 5/8 full */
         slot_count *= 2;
     }
     bpe->pairs = mem_array(MEM_TOKENIZER, slot_count, sizeof(*bpe->pairs));
     if (bpe->pairs == NULL) {
-        return err_set(info, ERR_NO_MEMORY, MERGES_KEY, "no memory for %zu merges", merges->count);
+        return err_set(
+            info, ERR_NO_MEMORY, merges->where, "no memory for %zu merges", merges->count);
     }
     bpe->pair_mask = slot_count - 1;
     for (size_t i = 0; i < slot_count; i++) {
         bpe->pairs[i].left = -1;
     }
-    struct merge_block block = {.lines = merges->strings};
+    struct merge_block block = {.merges = merges};
     for (; block.first < merges->count; block.first += block.count) {
         block.count = MIN((size_t)BLOCK, merges->count - block.first);
         enum err err = prepare_block(&block, &vocab->stored, info);
@@ -157,33 +161,43 @@ static enum err read_merges(struct bpe *bpe, const struct vocab *vocab,
     return ERR_OK;
 }
 
+enum err bpe_set_merges(struct bpe *bpe, const struct vocab *vocab, const struct bpe_merges *merges,
+    struct err_info *info)
+{
+    enum err err = read_merges(bpe, vocab, merges, info);
+    if (err != ERR_OK) {
+        bpe_free(bpe);
+    }
+    return err;
+}
+
+/* "left right". The first letter may itself be a space in files that do not use the byte alphabet. */
+static bool split_line(const void *context, size_t index, struct bpe_halves *out)
+{
+    const struct gguf_string *line = (const struct gguf_string *)context + index;
+    const char *space = line->count < 2 ? NULL : memchr(line->bytes + 1, ' ', line->count - 1);
+    if (space == NULL) {
+        return false;
+    }
+    out->left = line->bytes;
+    out->left_count = (size_t)(space - line->bytes);
+    out->right = space + 1;
+    out->right_count = line->count - out->left_count - 1;
+    return true;
+}
+
 enum err bpe_load(
     struct bpe *bpe, const struct vocab *vocab, const struct gguf *gguf, struct err_info *info)
 {
     memset(bpe, 0, sizeof(*bpe));
-    struct gguf_string pre = {0};
-    enum err err = gguf_get_string(gguf, PRE_KEY, true, &pre, info);
+    bpe->unknown = -1;
+    struct gguf_array lines = {0};
+    enum err err = gguf_get_array(gguf, MERGES_KEY, true, GGUF_STRING, &lines, info);
     if (err != ERR_OK) {
         return err;
     }
-    if (!pretokenize_find(pre.bytes, pre.count, &bpe->pretokenizer)) {
-        return err_set(info, ERR_UNSUPPORTED, PRE_KEY, "pre-tokenizer \"%.*s\" is not supported",
-            (int)MIN(pre.count, (size_t)64), pre.bytes);
-    }
-    bpe->whole_first = bpe->pretokenizer == PRETOKENIZER_LLAMA_BPE;
-    bpe->nfc = bpe->pretokenizer == PRETOKENIZER_QWEN2;
-    struct gguf_array merges = {0};
-    if ((err = gguf_get_array(gguf, MERGES_KEY, true, GGUF_STRING, &merges, info)) != ERR_OK) {
-        return err;
-    }
-    if (merges.count > MERGES_MAX) {
-        return err_set(info, ERR_FORMAT, MERGES_KEY, "%zu merges; at most %d are supported",
-            merges.count, MERGES_MAX);
-    }
-    if ((err = read_merges(bpe, vocab, &merges, info)) != ERR_OK) {
-        bpe_free(bpe);
-    }
-    return err;
+    struct bpe_merges merges = {split_line, lines.strings, lines.count, MERGES_KEY};
+    return bpe_set_merges(bpe, vocab, &merges, info);
 }
 
 void bpe_free(struct bpe *bpe)
@@ -211,35 +225,84 @@ static uint32_t rank_of(
     return pair->rank;
 }
 
-/* One symbol a byte; returns the first, -1 when no byte has a token. */
-static int32_t fill_symbols(
-    const struct vocab *vocab, struct merge_symbol *symbols, const char *word, size_t bytes)
+/* Links a symbol behind *tail; offsets are bytes of the word. */
+static void add_symbol(
+    struct merge_symbol *symbols, int32_t at, int32_t id, int32_t *head, int32_t *tail)
+{
+    symbols[at] = (struct merge_symbol){.previous = *tail, .next = -1, .id = id};
+    if (*tail >= 0) {
+        symbols[*tail].next = at;
+    } else {
+        *head = at;
+    }
+    *tail = at;
+}
+
+/* One symbol a byte; returns the first, -1 when there is none. */
+static int32_t fill_bytes(const struct bpe *bpe, const struct vocab *vocab,
+    struct merge_symbol *symbols, const char *word, size_t bytes)
 {
     int32_t head = -1;
-    int32_t previous = -1;
+    int32_t tail = -1;
+    bool after_unknown = false;
     for (int32_t at = 0; at < (int32_t)bytes; at++) {
         int32_t id = vocab->byte_ids[(unsigned char)word[at]];
-        if (id < 0) {
-            continue;
+        bool known = id >= 0;
+        if (!known && !(bpe->fuse_unknown && after_unknown)) {
+            id = bpe->unknown;
         }
-        symbols[at] = (struct merge_symbol){.previous = previous, .next = -1, .id = id};
-        if (previous >= 0) {
-            symbols[previous].next = at;
-        } else {
-            head = at;
+        if (id >= 0) {
+            add_symbol(symbols, at, id, &head, &tail);
         }
-        previous = at;
+        after_unknown = !known;
     }
     return head;
 }
 
-/* Word at [from, to) of the text. */
-static enum err encode_word(const struct bpe *bpe, const struct vocab *vocab,
-    struct encoding *encoding, const char *text, size_t from, size_t to)
+/* One symbol a character, or one a byte of a character that has no token. */
+static int32_t fill_characters(const struct bpe *bpe, const struct vocab *vocab,
+    struct merge_symbol *symbols, const char *word, size_t bytes)
+{
+    int32_t head = -1;
+    int32_t tail = -1;
+    bool after_unknown = false;
+    int32_t length;
+    for (int32_t at = 0; at < (int32_t)bytes; at += length) {
+        int32_t code_point;
+        length = utf8_decode(word + at, bytes - (size_t)at, &code_point);
+        int32_t id = pieces_find(&vocab->stored, word + at, (size_t)length);
+        bool known = id >= 0 && (vocab->flags[id] & VOCAB_SPELLABLE) != 0;
+        if (known) {
+            add_symbol(symbols, at, id, &head, &tail);
+        } else if (vocab->byte_fallback) {
+            for (int32_t i = 0; i < length; i++) {
+                int32_t byte = vocab->byte_ids[(unsigned char)word[at + i]];
+                add_symbol(symbols, at + i, byte, &head, &tail);
+            }
+        } else if (bpe->unknown >= 0 && !(bpe->fuse_unknown && after_unknown)) {
+            add_symbol(symbols, at, bpe->unknown, &head, &tail);
+        }
+        after_unknown = !known;
+    }
+    return head;
+}
+
+/* The token a whole word is, -1 for none. */
+static int32_t find_whole(const struct vocab *vocab, const char *word, size_t bytes)
+{
+    if (vocab->model == VOCAB_BYTE_BPE) {
+        return pieces_find(&vocab->text, word, bytes);
+    }
+    int32_t id = pieces_find(&vocab->stored, word, bytes);
+    return id >= 0 && (vocab->flags[id] & VOCAB_SPELLABLE) != 0 ? id : -1;
+}
+
+enum err bpe_encode(const struct bpe *bpe, const struct vocab *vocab, struct encoding *encoding,
+    const char *text, size_t from, size_t to)
 {
     const char *word = text + from;
     size_t bytes = to - from;
-    int32_t whole = bpe->whole_first ? pieces_find(&vocab->text, word, bytes) : -1;
+    int32_t whole = bpe->whole_first ? find_whole(vocab, word, bytes) : -1;
     if (whole >= 0) {
         return encoding_add(encoding, whole, from, to);
     }
@@ -248,7 +311,9 @@ static enum err encode_word(const struct bpe *bpe, const struct vocab *vocab,
         return err;
     }
     struct merge_symbol *symbols = encoding->merger.symbols;
-    int32_t head = fill_symbols(vocab, symbols, word, bytes);
+    int32_t head = vocab->model == VOCAB_BYTE_BPE
+                       ? fill_bytes(bpe, vocab, symbols, word, bytes)
+                       : fill_characters(bpe, vocab, symbols, word, bytes);
     merge_run(&encoding->merger, head, rank_of, bpe);
     for (int32_t at = head; at >= 0; at = symbols[at].next) {
         size_t end = symbols[at].next < 0 ? bytes : (size_t)symbols[at].next;
@@ -256,30 +321,6 @@ static enum err encode_word(const struct bpe *bpe, const struct vocab *vocab,
         if (err != ERR_OK) {
             return err;
         }
-    }
-    return ERR_OK;
-}
-
-enum err bpe_encode(const struct bpe *bpe, const struct vocab *vocab, struct encoding *encoding,
-    const char *text, size_t bytes)
-{
-    if (bpe->nfc && !normal_is_nfc_plain(text, bytes)) {
-        normal_clear(&encoding->normal);
-        enum err err = normal_append_nfc(&encoding->normal, text, bytes, encoding->info);
-        if (err != ERR_OK) {
-            return err;
-        }
-        encoding->is_mapped = encoding->with_spans;
-        text = encoding->normal.bytes;
-        bytes = encoding->normal.count;
-    }
-    for (size_t from = 0; from < bytes;) {
-        size_t to = pretokenize_next(bpe->pretokenizer, text, bytes, from);
-        enum err err = encode_word(bpe, vocab, encoding, text, from, to);
-        if (err != ERR_OK) {
-            return err;
-        }
-        from = to;
     }
     return ERR_OK;
 }

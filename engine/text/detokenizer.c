@@ -65,8 +65,7 @@ void detokenizer_init(
     struct detokenizer *d, const struct tokenizer *tokenizer, bool show_control, bool continues)
 {
     *d = (struct detokenizer){.tokenizer = tokenizer, .show_control = show_control};
-    d->first = !continues && tokenizer->vocab.model == VOCAB_SENTENCEPIECE &&
-               tokenizer->spm.add_space_prefix;
+    d->first = !continues && tokenizer->drops_first_space;
 }
 
 /* Adds bytes to those held until they end in a whole character or prove not to begin one. Returns

@@ -21,8 +21,20 @@ static enum err reserve_span(struct encoding *encoding)
 
 static int32_t end_of(const struct encoding *encoding, size_t to)
 {
-    size_t end = encoding->is_mapped && to > 0 ? (size_t)encoding->normal.to[to - 1] : to;
+    size_t end = to + encoding->shift;
+    if (encoding->map != NULL && end > 0) {
+        end = (size_t)encoding->map->to[end - 1];
+    }
     return (int32_t)(encoding->base + end);
+}
+
+size_t encoding_origin(const struct encoding *encoding, size_t at)
+{
+    at += encoding->shift;
+    if (encoding->map == NULL) {
+        return encoding->base + at;
+    }
+    return encoding->base + (size_t)encoding->map->from[at];
 }
 
 enum err encoding_add(struct encoding *encoding, int32_t id, size_t from, size_t to)
@@ -32,8 +44,8 @@ enum err encoding_add(struct encoding *encoding, int32_t id, size_t from, size_t
         if (err != ERR_OK) {
             return err;
         }
-        size_t start = encoding->is_mapped ? (size_t)encoding->normal.from[from] : from;
-        encoding->spans[encoding->span_count][0] = (int32_t)(encoding->base + start);
+        size_t start = encoding_origin(encoding, from);
+        encoding->spans[encoding->span_count][0] = (int32_t)start;
         encoding->spans[encoding->span_count][1] = end_of(encoding, to);
         encoding->span_count++;
     }
@@ -48,8 +60,28 @@ void encoding_extend(struct encoding *encoding, size_t to)
     }
 }
 
+enum err cuts_add(struct cuts *cuts, size_t from, size_t to, struct err_info *info)
+{
+    if (cuts->count == cuts->capacity) {
+        size_t capacity = MAX((size_t)64, cuts->capacity * 2);
+        void *items = mem_grow(MEM_REQUESTS, cuts->items, capacity * sizeof(*cuts->items));
+        if (items == NULL) {
+            return err_set(info, ERR_NO_MEMORY, NULL, "no memory for %zu words", capacity);
+        }
+        cuts->items = items;
+        cuts->capacity = capacity;
+    }
+    cuts->items[cuts->count++] = (struct cut){(int32_t)from, (int32_t)to};
+    return ERR_OK;
+}
+
 void encoding_free(struct encoding *encoding)
 {
-    normal_free(&encoding->normal);
+    for (int32_t i = 0; i < 2; i++) {
+        normal_free(&encoding->normal[i]);
+        normal_free(&encoding->split[i]);
+        mem_free(encoding->cuts[i].items);
+    }
+    mem_free(encoding->ways);
     merge_free(&encoding->merger);
 }

@@ -13,19 +13,43 @@
 #include "engine/text/normalize.h"
 #include "engine/text/tokenizer.h"
 
+/* Words of a text, in order. */
+struct cut {
+    int32_t from, to;
+};
+
+struct cuts {
+    struct cut *items; /* MEM_REQUESTS */
+    size_t count, capacity;
+};
+
+struct unigram_way;
+
 struct encoding {
     struct token_list *list;
     bool with_spans;
+    bool with_map;       /* the way back is kept, for spans or for other reasons */
     int32_t (*spans)[2]; /* MEM_REQUESTS */
     size_t span_count, span_capacity;
     struct err_info *info;
 
-    size_t base;    /* offset of the current fragment in the text */
-    bool is_mapped; /* offsets given to encoding_add are those of `normal`, not the fragment's */
-    struct normal normal;
+    size_t base; /* offset of the current fragment in the text */
+    /* Offsets given to encoding_add are those of `map` where it is not NULL, else the fragment's;
+     * `shift` is added to them. */
+    const struct normal *map;
+    size_t shift;
+    /* Work space: the text as normalizer, then splitter, made it, each with a second one for the
+     * step under way; what the splitter cut, and the same; the best ways of Unigram. */
+    struct normal normal[2], split[2];
+    struct cuts cuts[2];
     struct merger merger;
+    struct unigram_way *ways;
+    size_t way_capacity;
 };
 
+MUST_USE enum err cuts_add(struct cuts *cuts, size_t from, size_t to, struct err_info *info);
+/* Where in the text the byte at `at` came from; known only with a map. */
+size_t encoding_origin(const struct encoding *encoding, size_t at);
 /* Appends an id that stands for bytes [from, to) of the current fragment. */
 MUST_USE enum err encoding_add(struct encoding *encoding, int32_t id, size_t from, size_t to);
 /* Lets the newest id stand for the bytes up to `to` as well. */

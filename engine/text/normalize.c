@@ -1,5 +1,5 @@
 /*
- * Normalization Form C, stretch by stretch. A stretch is a character that never joins one before
+ * The normalization forms of Unicode, stretch by stretch. A stretch is a character that never joins one before
  * it, and those behind it that may: marks, and the vowels and finals of Hangul. Stretches do not
  * influence each other, so each is decomposed, ordered and composed alone, and its bytes map back
  * to its bytes.
@@ -17,10 +17,11 @@
 #include "engine/base/utf8.h"
 
 enum {
-    /* Canonical decompositions have at most 4 code points (Unicode 15, U+1F82 and the like). */
-    DECOMPOSED_MAX = 4,
-    /* Below U+0300, whose first byte this is, nothing decomposes under NFC or joins backwards. */
+    /* Decompositions have at most 18 code points (Unicode 15, U+FDFA), canonical ones 4. */
+    DECOMPOSED_MAX = 18,
+    /* Below U+0300, whose first byte this is, nothing changes under NFC or joins backwards. */
     FIRST_MARK_LEAD = 0xCC,
+    FIRST_LEAD = 0x80, /* in the other forms only ASCII is that plain */
 };
 
 void normal_free(struct normal *normal)
@@ -102,15 +103,39 @@ enum err normal_append_changed(struct normal *normal, const char *bytes, size_t 
     return ERR_OK;
 }
 
-/* ---- NFC ------------------------------------------------------------------------------------ */
+void normal_compose(struct normal *normal, const struct normal *inner)
+{
+    ASSERT(normal->mapped && inner->mapped);
+    for (size_t i = 0; i < normal->count; i++) {
+        int32_t from = normal->from[i];
+        int32_t to = normal->to[i];
+        int32_t end = inner->count > 0 ? inner->to[inner->count - 1] : 0;
+        normal->from[i] = (size_t)from < inner->count ? inner->from[from] : end;
+        normal->to[i] = to > from ? inner->to[to - 1] : normal->from[i];
+    }
+}
 
-bool normal_is_nfc_plain(const char *text, size_t bytes)
+/* ---- forms ---------------------------------------------------------------------------------- */
+
+static const utf8proc_option_t form_options[] = {
+    [NORMAL_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
+    [NORMAL_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+    [NORMAL_NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+    [NORMAL_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+};
+
+static unsigned char first_changing(enum normal_form form)
+{
+    return form == NORMAL_NFC ? FIRST_MARK_LEAD : FIRST_LEAD;
+}
+
+bool normal_is_plain(enum normal_form form, const char *text, size_t bytes)
 {
     unsigned char highest = 0;
     for (size_t i = 0; i < bytes; i++) {
         highest = MAX(highest, (unsigned char)text[i]);
     }
-    return highest < FIRST_MARK_LEAD;
+    return highest < first_changing(form);
 }
 
 static int32_t class_of(int32_t code_point)
@@ -119,9 +144,17 @@ static int32_t class_of(int32_t code_point)
 }
 
 /* May the character join one before it? Every character that does is a mark or a Hangul vowel or
- * final; the converse does not hold, which only makes some stretches longer. */
-static bool joins_backwards(int32_t code_point)
+ * final; the converse does not hold, which only makes some stretches longer. A compatible one may
+ * become one that does (the half-width voiced sound mark, which is a letter). */
+static bool joins_backwards(enum normal_form form, int32_t code_point)
 {
+    if ((form_options[form] & UTF8PROC_COMPAT) != 0) {
+        int32_t points[DECOMPOSED_MAX];
+        utf8proc_ssize_t count =
+            utf8proc_decompose_char(code_point, points, DECOMPOSED_MAX, form_options[form], NULL);
+        ASSERT(count >= 1 && count <= DECOMPOSED_MAX);
+        code_point = points[0];
+    }
     if (code_point >= 0x1160 && code_point <= 0x11FF) {
         return true;
     }
@@ -178,8 +211,8 @@ static void order(int32_t *points, int32_t *spare, size_t count)
 }
 
 /* Decomposes text[from..to) into normal->points; returns the count through out_count. */
-static enum err decompose(struct normal *normal, const char *text, size_t from, size_t to,
-    size_t *out_count, struct err_info *info)
+static enum err decompose(struct normal *normal, enum normal_form form, const char *text,
+    size_t from, size_t to, size_t *out_count, struct err_info *info)
 {
     size_t count = 0;
     while (from < to) {
@@ -189,8 +222,8 @@ static enum err decompose(struct normal *normal, const char *text, size_t from, 
         }
         int32_t code_point;
         from += (size_t)utf8_decode(text + from, to - from, &code_point);
-        utf8proc_ssize_t written = utf8proc_decompose_char(code_point, normal->points + count,
-            DECOMPOSED_MAX, UTF8PROC_STABLE | UTF8PROC_COMPOSE, NULL);
+        utf8proc_ssize_t written = utf8proc_decompose_char(
+            code_point, normal->points + count, DECOMPOSED_MAX, form_options[form], NULL);
         ASSERT(written >= 1 && written <= DECOMPOSED_MAX);
         count += (size_t)written;
     }
@@ -198,17 +231,19 @@ static enum err decompose(struct normal *normal, const char *text, size_t from, 
     return ERR_OK;
 }
 
-static enum err append_stretch(
-    struct normal *normal, const char *text, size_t from, size_t to, struct err_info *info)
+static enum err append_stretch(struct normal *normal, enum normal_form form, const char *text,
+    size_t from, size_t to, struct err_info *info)
 {
     size_t count;
-    enum err err = decompose(normal, text, from, to, &count, info);
+    enum err err = decompose(normal, form, text, from, to, &count, info);
     if (err != ERR_OK) {
         return err;
     }
     order(normal->points, normal->points + normal->point_capacity / 2, count);
-    utf8proc_ssize_t composed = utf8proc_normalize_utf32(
-        normal->points, (utf8proc_ssize_t)count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    utf8proc_ssize_t composed = (utf8proc_ssize_t)count;
+    if ((form_options[form] & UTF8PROC_COMPOSE) != 0) {
+        composed = utf8proc_normalize_utf32(normal->points, composed, form_options[form]);
+    }
     ASSERT(composed >= 1 && (size_t)composed <= count);
     if ((err = reserve(normal, 4 * (size_t)composed, info)) != ERR_OK) {
         return err;
@@ -228,12 +263,12 @@ static enum err append_stretch(
 }
 
 /* End of the characters from `at` on that may join what stands before them. */
-static size_t skip_joining(const char *text, size_t bytes, size_t at)
+static size_t skip_joining(enum normal_form form, const char *text, size_t bytes, size_t at)
 {
-    while (at < bytes && (unsigned char)text[at] >= FIRST_MARK_LEAD) {
+    while (at < bytes && (unsigned char)text[at] >= first_changing(form)) {
         int32_t code_point;
         size_t length = (size_t)utf8_decode(text + at, bytes - at, &code_point);
-        if (!joins_backwards(code_point)) {
+        if (!joins_backwards(form, code_point)) {
             break;
         }
         at += length;
@@ -241,29 +276,30 @@ static size_t skip_joining(const char *text, size_t bytes, size_t at)
     return at;
 }
 
-enum err normal_append_nfc(
-    struct normal *normal, const char *text, size_t bytes, struct err_info *info)
+enum err normal_append_form(struct normal *normal, enum normal_form form, const char *text,
+    size_t bytes, struct err_info *info)
 {
+    unsigned char lead = first_changing(form);
     for (size_t at = 0; at < bytes;) {
         size_t start = at;
         size_t last = at; /* where the last plain character starts */
-        while (at < bytes && (unsigned char)text[at] < FIRST_MARK_LEAD) {
+        while (at < bytes && (unsigned char)text[at] < lead) {
             last = ((unsigned char)text[at] & 0xC0) == 0x80 ? last : at;
             at++;
         }
-        size_t end = skip_joining(text, bytes, at);
+        size_t end = skip_joining(form, text, bytes, at);
         size_t stretch = last;
         if (end == at) { /* the plain ones are complete; what follows starts anew */
             stretch = at;
             if (at < bytes) {
                 int32_t code_point;
                 end += (size_t)utf8_decode(text + at, bytes - at, &code_point);
-                end = skip_joining(text, bytes, end);
+                end = skip_joining(form, text, bytes, end);
             }
         }
         enum err err = normal_append_same(normal, text + start, stretch - start, start, info);
         if (err == ERR_OK && stretch < end) {
-            err = append_stretch(normal, text, stretch, end, info);
+            err = append_stretch(normal, form, text, stretch, end, info);
         }
         if (err != ERR_OK) {
             return err;

@@ -17,7 +17,7 @@ struct normal {
      * that was rewritten all came from the whole of it. */
     int32_t *from, *to;
     bool mapped;
-    /* Work space of NFC: code points of one stretch, twice. */
+    /* Work space of the forms: code points of one stretch, twice. */
     int32_t *points;
     size_t point_capacity;
 };
@@ -32,10 +32,16 @@ MUST_USE enum err normal_append_same(
 MUST_USE enum err normal_append_changed(struct normal *normal, const char *bytes, size_t count,
     size_t from, size_t to, struct err_info *info);
 
-/* True for text that is in Normalization Form C at first sight; most is. */
-bool normal_is_nfc_plain(const char *text, size_t bytes);
-/* Appends valid UTF-8 in Normalization Form C. O(n log n) at worst. */
-MUST_USE enum err normal_append_nfc(
-    struct normal *normal, const char *text, size_t bytes, struct err_info *info);
+/* Gives offsets that are those of `inner`, itself mapped, the meaning inner's have. */
+void normal_compose(struct normal *normal, const struct normal *inner);
+
+/* The four forms of Unicode: composed or not, compatible or not. */
+enum normal_form { NORMAL_NFC, NORMAL_NFD, NORMAL_NFKC, NORMAL_NFKD };
+
+/* True for text that is in a form at first sight; most is. */
+bool normal_is_plain(enum normal_form form, const char *text, size_t bytes);
+/* Appends valid UTF-8 in a form. O(n log n) at worst. */
+MUST_USE enum err normal_append_form(struct normal *normal, enum normal_form form, const char *text,
+    size_t bytes, struct err_info *info);
 
 #endif

@@ -12,6 +12,9 @@
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
+#include "engine/text/char_class.h"
+#include "engine/text/encoding.h"
+#include "engine/text/normalizer.h"
 #include "engine/text/vocab.h"
 
 struct special_key {
@@ -215,11 +218,14 @@ static void mark_control(struct vocab *vocab)
     }
 }
 
+void special_mark(struct vocab *vocab)
+{
+    find_fim(vocab);
+    mark_control(vocab);
+}
+
 enum err special_load(struct vocab *vocab, const struct gguf *gguf, struct err_info *info)
 {
-    for (int32_t which = 0; which < TOKEN_SPECIAL_COUNT; which++) {
-        vocab->special[which] = -1;
-    }
     enum err err = read_ids(vocab, gguf, info);
     if (err != ERR_OK) {
         return err;
@@ -227,8 +233,7 @@ enum err special_load(struct vocab *vocab, const struct gguf *gguf, struct err_i
     if (vocab->model == VOCAB_SENTENCEPIECE) {
         default_ids(vocab);
     }
-    find_fim(vocab);
-    mark_control(vocab);
+    special_mark(vocab);
     return ERR_OK;
 }
 
@@ -254,8 +259,84 @@ static bool is_matched(const struct vocab *vocab, int32_t id)
     return vocab_is_control(vocab, id) || vocab->types[id] == TOKEN_TYPE_USER;
 }
 
-enum err special_matcher_init(
-    struct special_matcher *matcher, const struct vocab *vocab, struct err_info *info)
+static uint8_t rules_of(const uint8_t *rules, int32_t id)
+{
+    return rules == NULL ? 0 : rules[id];
+}
+
+/* Tokens of the set, by their own spellings. */
+static void collect(struct special_matcher *matcher, const struct vocab *vocab,
+    const uint8_t *rules, bool normalized)
+{
+    for (int32_t id = 0; id < vocab->count; id++) {
+        size_t bytes;
+        const char *spelling = pieces_get(&vocab->text, id, &bytes);
+        bool in_set = ((rules_of(rules, id) & SPECIAL_NORMALIZED) != 0) == normalized;
+        if (in_set && is_matched(vocab, id) && utf8_valid(spelling, bytes)) {
+            matcher->entries[matcher->count++] =
+                (struct special_entry){spelling, (uint32_t)bytes, id, rules_of(rules, id)};
+        }
+    }
+}
+
+/* Replaces the spellings by what the normalizer makes of them; one that becomes nothing is never
+ * found. */
+static enum err normalize_entries(
+    struct special_matcher *matcher, const struct normalizer *normalizer, struct err_info *info)
+{
+    struct encoding encoding = {.info = info};
+    size_t total = 0;
+    enum err err = ERR_OK;
+    int32_t kept = 0;
+    for (int32_t pass = 0; pass < 2 && err == ERR_OK; pass++) { /* count, then copy */
+        size_t used = 0;
+        kept = 0;
+        for (int32_t i = 0; i < matcher->count && err == ERR_OK; i++) {
+            struct special_entry entry = matcher->entries[i];
+            const char *text = entry.bytes;
+            size_t bytes = entry.count;
+            err = normalizer_apply(normalizer, &encoding, true, &text, &bytes);
+            if (err == ERR_OK && pass == 0) {
+                total += bytes;
+            } else if (err == ERR_OK && bytes > 0) {
+                entry.bytes = matcher->normalized + used;
+                entry.count = (uint32_t)bytes;
+                memcpy(matcher->normalized + used, text, bytes);
+                matcher->entries[kept++] = entry;
+                used += bytes;
+            }
+        }
+        if (err == ERR_OK && pass == 0) {
+            matcher->normalized = mem_alloc(MEM_TOKENIZER, total);
+            err = matcher->normalized == NULL
+                      ? err_set(info, ERR_NO_MEMORY, NULL, "no memory for special tokens")
+                      : ERR_OK;
+        }
+    }
+    matcher->count = kept;
+    encoding_free(&encoding);
+    return err;
+}
+
+static void index_entries(struct special_matcher *matcher, const struct vocab *vocab)
+{
+    qsort(matcher->entries, (size_t)matcher->count, sizeof(struct special_entry), compare_entries);
+    for (int32_t i = 0; i < matcher->count; i++) {
+        const struct special_entry *entry = &matcher->entries[i];
+        if (!vocab_is_control(vocab, entry->id)) {
+            matcher->starts_user[(unsigned char)entry->bytes[0]] = true;
+        }
+    }
+    for (int32_t byte = 0, at = 0; byte <= 256; byte++) {
+        while (at < matcher->count && (unsigned char)matcher->entries[at].bytes[0] < byte) {
+            at++;
+        }
+        matcher->first[byte] = at;
+    }
+}
+
+enum err special_matcher_init(struct special_matcher *matcher, const struct vocab *vocab,
+    const uint8_t *rules, const struct normalizer *normalizer, struct err_info *info)
 {
     memset(matcher, 0, sizeof(*matcher));
     int32_t count = 0;
@@ -264,34 +345,34 @@ enum err special_matcher_init(
     }
     matcher->entries = mem_array(MEM_TOKENIZER, (size_t)count, sizeof(struct special_entry));
     if (matcher->entries == NULL) {
-        return err_set(
-            info, ERR_NO_MEMORY, "tokenizer.ggml.tokens", "no memory for %d special tokens", count);
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for %d special tokens", count);
     }
-    for (int32_t id = 0; id < vocab->count; id++) {
-        size_t bytes;
-        const char *spelling = pieces_get(&vocab->text, id, &bytes);
-        if (is_matched(vocab, id) && utf8_valid(spelling, bytes)) {
-            matcher->entries[matcher->count++] =
-                (struct special_entry){spelling, (uint32_t)bytes, id};
-            if (!vocab_is_control(vocab, id)) {
-                matcher->starts_user[(unsigned char)spelling[0]] = true;
-            }
+    collect(matcher, vocab, rules, normalizer != NULL);
+    if (normalizer != NULL) {
+        enum err err = normalize_entries(matcher, normalizer, info);
+        if (err != ERR_OK) {
+            special_matcher_free(matcher);
+            return err;
         }
     }
-    qsort(matcher->entries, (size_t)matcher->count, sizeof(struct special_entry), compare_entries);
-    for (int32_t byte = 0, at = 0; byte <= 256; byte++) {
-        while (at < matcher->count && (unsigned char)matcher->entries[at].bytes[0] < byte) {
-            at++;
-        }
-        matcher->first[byte] = at;
-    }
+    index_entries(matcher, vocab);
     return ERR_OK;
 }
 
 void special_matcher_free(struct special_matcher *matcher)
 {
     mem_free(matcher->entries);
+    mem_free(matcher->normalized);
     memset(matcher, 0, sizeof(*matcher));
+}
+
+size_t special_matcher_memory(const struct special_matcher *matcher)
+{
+    size_t bytes = (size_t)matcher->count * sizeof(*matcher->entries);
+    for (int32_t i = 0; matcher->normalized != NULL && i < matcher->count; i++) {
+        bytes += matcher->entries[i].count;
+    }
+    return bytes;
 }
 
 /* First entry in [low, high) whose byte `depth` is at least `byte`; all of them are longer than
@@ -310,22 +391,19 @@ static int32_t lower_bound(
     return low;
 }
 
-/* Longest spelling at the start of text[0..bytes): narrows the sorted range byte by byte. The
- * entries that end at the current depth stand in front of those that go on. */
-static bool match_here(const struct special_matcher *matcher, const struct vocab *vocab,
-    const char *text, size_t bytes, bool control, struct special_match *out_match)
+/* Longest spelling at the start of text[0..bytes), NULL for none: narrows the sorted range byte by
+ * byte. The entries that end at the current depth stand in front of those that go on. */
+static const struct special_entry *match_here(const struct special_matcher *matcher,
+    const struct vocab *vocab, const char *text, size_t bytes, bool control)
 {
     int32_t low = matcher->first[(unsigned char)text[0]];
     int32_t high = matcher->first[(unsigned char)text[0] + 1];
-    bool found = false;
+    const struct special_entry *found = NULL;
     for (uint32_t depth = 1; low < high; depth++) {
         for (; low < high && matcher->entries[low].count == depth; low++) {
-            int32_t id = matcher->entries[low].id;
-            bool allowed = control || !vocab_is_control(vocab, id);
-            if (allowed && !(found && out_match->count == depth)) {
-                out_match->count = depth;
-                out_match->id = id;
-                found = true;
+            bool allowed = control || !vocab_is_control(vocab, matcher->entries[low].id);
+            if (allowed && !(found != NULL && found->count == depth)) {
+                found = &matcher->entries[low];
             }
         }
         if (depth >= bytes) {
@@ -338,6 +416,48 @@ static bool match_here(const struct special_matcher *matcher, const struct vocab
     return found;
 }
 
+/* The character that ends before `at`; moves *at to its start. */
+static int32_t character_before(const char *text, size_t *at)
+{
+    size_t end = *at;
+    int32_t code_point;
+    do {
+        (*at)--;
+    } while (*at > 0 && (text[*at] & 0xC0) == 0x80);
+    (void)utf8_decode(text + *at, end - *at, &code_point);
+    return code_point;
+}
+
+static bool stands_alone(const char *text, size_t bytes, size_t from, size_t to)
+{
+    int32_t code_point = ' ';
+    if (to < bytes) {
+        (void)utf8_decode(text + to, bytes - to, &code_point);
+    }
+    return !char_is_word(code_point) && (from == 0 || !char_is_word(character_before(text, &from)));
+}
+
+/* Lets a match take along the blanks beside it, on the left not past `from`. */
+static void strip_blanks(
+    uint8_t rules, const char *text, size_t bytes, size_t from, struct special_match *match)
+{
+    size_t end = match->at + match->count;
+    size_t start = match->at;
+    while ((rules & SPECIAL_LEFT_STRIP) != 0 && start > from &&
+           char_is_space(character_before(text, &start))) {
+        match->at = start;
+    }
+    while ((rules & SPECIAL_RIGHT_STRIP) != 0 && end < bytes) {
+        int32_t code_point;
+        size_t length = (size_t)utf8_decode(text + end, bytes - end, &code_point);
+        if (!char_is_space(code_point)) {
+            break;
+        }
+        end += length;
+    }
+    match->count = end - match->at;
+}
+
 bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
     const char *text, size_t bytes, size_t from, bool control, struct special_match *out_match)
 {
@@ -345,11 +465,20 @@ bool special_next(const struct special_matcher *matcher, const struct vocab *voc
         unsigned char byte = (unsigned char)text[at];
         bool possible =
             control ? matcher->first[byte] < matcher->first[byte + 1] : matcher->starts_user[byte];
-        struct special_match match = {.at = at};
-        if (possible && match_here(matcher, vocab, text + at, bytes - at, control, &match)) {
-            *out_match = match;
-            return true;
+        const struct special_entry *entry =
+            possible ? match_here(matcher, vocab, text + at, bytes - at, control) : NULL;
+        if (entry == NULL) {
+            continue;
         }
+        if ((entry->rules & SPECIAL_SINGLE_WORD) != 0 &&
+            !stands_alone(text, bytes, at, at + entry->count)) {
+            at += entry->count - 1;
+            continue;
+        }
+        struct special_match match = {.at = at, .count = entry->count, .id = entry->id};
+        strip_blanks(entry->rules, text, bytes, from, &match);
+        *out_match = match;
+        return true;
     }
     return false;
 }

@@ -4,6 +4,9 @@
  *
  * Matching is leftmost, then longest, which is what the reference tokenizers do. Only spellings
  * that are whole UTF-8 take part, so the text between two matches is whole UTF-8 too.
+ *
+ * tokenizer.json adds rules to tokens: to take blanks beside it along, to stand for a whole word
+ * only, to be looked for in the text as the normalizer left it.
  */
 #ifndef ENGINE_TEXT_SPECIAL_H
 #define ENGINE_TEXT_SPECIAL_H
@@ -15,14 +18,26 @@
 #include "engine/load/gguf.h"
 
 struct vocab;
+struct normalizer;
+
+enum special_rule {
+    SPECIAL_LEFT_STRIP = 1,  /* takes White_Space before it along */
+    SPECIAL_RIGHT_STRIP = 2, /* and behind it */
+    SPECIAL_SINGLE_WORD = 4, /* not beside a letter, digit or the like */
+    SPECIAL_NORMALIZED = 8,  /* found in normalized text, by its normalized spelling */
+};
 
 /* Fills vocab->special and sets VOCAB_CONTROL; the tokens are loaded already. */
 MUST_USE enum err special_load(struct vocab *vocab, const struct gguf *gguf, struct err_info *info);
+/* The same where no GGUF is: vocab->special holds what the files name, the FIM tokens are found by
+ * spelling. */
+void special_mark(struct vocab *vocab);
 
 struct special_entry {
     const char *bytes;
     uint32_t count;
     int32_t id;
+    uint8_t rules;
 };
 
 /* Sorted spellings; those that start with byte b lie in [first[b], first[b + 1]). */
@@ -31,15 +46,19 @@ struct special_matcher {
     int32_t count;
     int32_t first[257];
     bool starts_user[256]; /* some user-defined token starts with this byte */
+    char *normalized;      /* spellings that are not the vocabulary's */
 };
 
 struct special_match {
-    size_t at, count; /* bytes of the text */
+    size_t at, count; /* bytes of the text, blanks it takes along included */
     int32_t id;
 };
 
-MUST_USE enum err special_matcher_init(
-    struct special_matcher *matcher, const struct vocab *vocab, struct err_info *info);
+/* `rules` has one entry a token; NULL: none has any. With a normalizer the tokens of
+ * SPECIAL_NORMALIZED, else the others. On failure *matcher is left freed. */
+MUST_USE enum err special_matcher_init(struct special_matcher *matcher, const struct vocab *vocab,
+    const uint8_t *rules, const struct normalizer *normalizer, struct err_info *info);
+size_t special_matcher_memory(const struct special_matcher *matcher);
 void special_matcher_free(struct special_matcher *matcher);
 /* First match at or after `from`; false when there is none. Control tokens only when `control`. */
 bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,

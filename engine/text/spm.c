@@ -156,7 +156,7 @@ static size_t skip_spaces(const char *text, size_t bytes)
 static enum err normalize(
     const struct spm *spm, struct encoding *encoding, const char *text, size_t bytes, bool starts)
 {
-    struct normal *normal = &encoding->normal;
+    struct normal *normal = &encoding->normal[0];
     enum err err = ERR_OK;
     size_t at = 0;
     if (spm->remove_extra_spaces) {
@@ -308,9 +308,9 @@ enum err spm_encode(const struct spm *spm, const struct vocab *vocab, struct enc
     if (err != ERR_OK) {
         return err;
     }
-    encoding->is_mapped = encoding->with_spans;
-    text = encoding->normal.bytes;
-    bytes = encoding->normal.count;
+    encoding->map = encoding->with_map ? &encoding->normal[0] : NULL;
+    text = encoding->normal[0].bytes;
+    bytes = encoding->normal[0].count;
     bool after_unknown = false;
     for (size_t from = 0; from < bytes && err == ERR_OK;) {
         size_t to = word_end(spm, text, bytes, from);

@@ -1,25 +1,23 @@
-/*
- * Opens a tokenizer, answers questions about it, and encodes: special tokens are found in the raw
- * text first, and what stands between them goes to the model of the vocabulary.
- */
+/* Opens a tokenizer from GGUF metadata and answers questions about it. */
 #include "engine/text/tokenizer.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
-#include "engine/base/utf8.h"
-#include "engine/text/encoding.h"
 #include "engine/text/tokenizer_internal.h"
 
 static const char MODEL_KEY[] = "tokenizer.ggml.model";
+static const char PRE_KEY[] = "tokenizer.ggml.pre";
+static const char TOKENS_KEY[] = "tokenizer.ggml.tokens";
+static const char SCORES_KEY[] = "tokenizer.ggml.scores";
+static const char LOWERCASE_KEY[] = "tokenizer.ggml.normalizer.lowercase";
+static const char CHARSMAP_KEY[] = "tokenizer.ggml.precompiled_charsmap";
+static const char SPACE_PREFIX_KEY[] = "tokenizer.ggml.add_space_prefix";
+static const char EXTRA_SPACES_KEY[] = "tokenizer.ggml.remove_extra_whitespaces";
 static const char ADD_BOS_KEY[] = "tokenizer.ggml.add_bos_token";
 static const char ADD_EOS_KEY[] = "tokenizer.ggml.add_eos_token";
-
-enum {
-    /* Longest text of one call. Offsets are int32_t, and work space is up to 36 times the text. */
-    TEXT_BYTES_MAX = 1 << 28,
-};
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -36,15 +34,23 @@ static enum err read_model(
     if (err != ERR_OK) {
         return err;
     }
-    if (string_equals(&name, "gpt2")) {
-        *out_model = VOCAB_BYTE_BPE;
-    } else if (string_equals(&name, "llama")) {
-        *out_model = VOCAB_SENTENCEPIECE;
-    } else {
-        return err_set(info, ERR_UNSUPPORTED, MODEL_KEY, "tokenizer \"%.*s\" is not supported",
-            (int)MIN(name.count, (size_t)64), name.bytes);
+    static const struct {
+        const char *name;
+        enum vocab_model model;
+    } models[] = {
+        {"gpt2", VOCAB_BYTE_BPE},
+        {"llama", VOCAB_SENTENCEPIECE},
+        {"bert", VOCAB_WORDPIECE},
+        {"t5", VOCAB_UNIGRAM},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
+        if (string_equals(&name, models[i].name)) {
+            *out_model = models[i].model;
+            return ERR_OK;
+        }
     }
-    return ERR_OK;
+    return err_set(info, ERR_UNSUPPORTED, MODEL_KEY, "tokenizer \"%.*s\" is not supported",
+        (int)MIN(name.count, (size_t)64), name.bytes);
 }
 
 /* A file that asks for a token it does not name is broken; a default just does not apply. */
@@ -63,14 +69,14 @@ static enum err read_add(const struct gguf *gguf, const char *key, int32_t token
     return ERR_OK;
 }
 
-static void add_end(struct tokenizer *tokenizer, int32_t id)
+void tokenizer_add_end(struct tokenizer *tokenizer, int32_t id)
 {
     for (int32_t i = 0; i < tokenizer->end_count; i++) {
         if (tokenizer->ends[i] == id) {
             return;
         }
     }
-    if (id >= 0) {
+    if (id >= 0 && tokenizer->end_count < LIMIT_END_TOKENS) {
         tokenizer->ends[tokenizer->end_count++] = id;
     }
 }
@@ -79,46 +85,208 @@ static void find_ends(struct tokenizer *tokenizer)
 {
     static const char end_of_text[] = "<|endoftext|>";
     const struct vocab *vocab = &tokenizer->vocab;
-    add_end(tokenizer, vocab->special[TOKEN_EOS]);
-    add_end(tokenizer, vocab->special[TOKEN_EOT]);
-    add_end(tokenizer, vocab->special[TOKEN_EOM]);
+    tokenizer_add_end(tokenizer, vocab->special[TOKEN_EOS]);
+    tokenizer_add_end(tokenizer, vocab->special[TOKEN_EOT]);
+    tokenizer_add_end(tokenizer, vocab->special[TOKEN_EOM]);
     int32_t id = pieces_find(&vocab->stored, end_of_text, sizeof(end_of_text) - 1);
     if (id >= 0 && vocab_is_control(vocab, id)) {
-        add_end(tokenizer, id);
+        tokenizer_add_end(tokenizer, id);
     }
+}
+
+enum err tokenizer_finish(struct tokenizer *tokenizer, struct err_info *info)
+{
+    const struct vocab *vocab = &tokenizer->vocab;
+    const uint8_t *rules = tokenizer->rules;
+    find_ends(tokenizer);
+    enum err err = special_matcher_init(&tokenizer->matcher, vocab, rules, NULL, info);
+    if (err == ERR_OK && rules != NULL) {
+        err = special_matcher_init(
+            &tokenizer->normal_matcher, vocab, rules, &tokenizer->normalizer, info);
+    }
+    return err;
+}
+
+static enum err read_pretokenizer(
+    const struct gguf *gguf, enum pretokenizer *out_scan, struct err_info *info)
+{
+    struct gguf_string pre = {0};
+    enum err err = gguf_get_string(gguf, PRE_KEY, true, &pre, info);
+    if (err == ERR_OK && !pretokenize_find(pre.bytes, pre.count, out_scan)) {
+        err = err_set(info, ERR_UNSUPPORTED, PRE_KEY, "pre-tokenizer \"%.*s\" is not supported",
+            (int)MIN(pre.count, (size_t)64), pre.bytes);
+    }
+    return err;
+}
+
+static enum err read_adds(
+    struct tokenizer *tokenizer, const struct gguf *gguf, bool bos, bool eos, struct err_info *info)
+{
+    const int32_t *special = tokenizer->vocab.special;
+    enum err err = read_add(gguf, ADD_BOS_KEY, special[TOKEN_BOS], bos, &tokenizer->adds_bos, info);
+    if (err == ERR_OK) {
+        err = read_add(gguf, ADD_EOS_KEY, special[TOKEN_EOS], eos, &tokenizer->adds_eos, info);
+    }
+    return err;
+}
+
+/* BERT: [CLS] and [SEP] are what begins and ends a text, under whichever name the file has them. */
+static enum err open_wordpiece(
+    struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
+{
+    enum { CHARACTERS_MAX = 100 }; /* of the reference; files do not say */
+    int32_t *special = tokenizer->vocab.special;
+    bool lowercase = true;
+    special[TOKEN_BOS] = special[TOKEN_BOS] < 0 ? special[TOKEN_CLS] : special[TOKEN_BOS];
+    special[TOKEN_EOS] = special[TOKEN_EOS] < 0 ? special[TOKEN_SEP] : special[TOKEN_EOS];
+    enum err err = gguf_get_bool(gguf, LOWERCASE_KEY, false, &lowercase, info);
+    if (err != ERR_OK || (err = wordpiece_load(&tokenizer->wordpiece, &tokenizer->vocab,
+                              special[TOKEN_UNK], CHARACTERS_MAX, TOKENS_KEY, info)) != ERR_OK) {
+        return err;
+    }
+    unsigned flags = NORMAL_BERT_CLEAN | NORMAL_BERT_CJK;
+    flags |= lowercase ? NORMAL_BERT_LOWERCASE | NORMAL_BERT_STRIP_ACCENTS : 0;
+    tokenizer->normalizer.steps[0] = (struct normal_step){.kind = NORMAL_STEP_BERT, .bert = flags};
+    tokenizer->normalizer.count = 1;
+    splitter_add_bert(&tokenizer->splitter);
+    tokenizer->drops_first_space = true;
+    return read_adds(tokenizer, gguf, true, true, info);
+}
+
+static enum err read_charsmap(
+    struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
+{
+    struct gguf_array blob = {0};
+    struct normalizer *normalizer = &tokenizer->normalizer;
+    if (!gguf_has(gguf, CHARSMAP_KEY)) {
+        return ERR_OK;
+    }
+    enum err err = gguf_get_array(gguf, CHARSMAP_KEY, true, GGUF_U8, &blob, info);
+    if (err != ERR_OK) { /* some converters write the bytes as signed */
+        err = gguf_get_array(gguf, CHARSMAP_KEY, true, GGUF_I8, &blob, info);
+    }
+    if (err == ERR_OK) {
+        err = charsmap_load(&normalizer->charsmap, blob.data, blob.count, CHARSMAP_KEY, info);
+    }
+    if (err == ERR_OK && normalizer->charsmap.units != NULL) {
+        normalizer->steps[normalizer->count++].kind = NORMAL_STEP_CHARSMAP_SPM;
+    }
+    return err;
+}
+
+static enum err read_scores(
+    const struct vocab *vocab, const struct gguf *gguf, double **out_scores, struct err_info *info)
+{
+    struct gguf_array array = {0};
+    enum err err = gguf_get_array(gguf, SCORES_KEY, true, GGUF_F32, &array, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (array.count != (size_t)vocab->count) {
+        return err_set(
+            info, ERR_FORMAT, SCORES_KEY, "%zu scores for %d tokens", array.count, vocab->count);
+    }
+    double *scores = mem_array(MEM_TOKENIZER, array.count, sizeof(*scores));
+    if (scores == NULL) {
+        return err_set(info, ERR_NO_MEMORY, SCORES_KEY, "no memory for %zu scores", array.count);
+    }
+    for (size_t i = 0; i < array.count; i++) {
+        scores[i] = (double)gguf_array_f32(&array, i);
+        if (!isfinite(scores[i])) {
+            mem_free(scores);
+            return err_set(info, ERR_FORMAT, SCORES_KEY, "the score of token %zu is not finite", i);
+        }
+    }
+    *out_scores = scores;
+    return ERR_OK;
+}
+
+static enum err open_unigram(
+    struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
+{
+    struct normalizer *normalizer = &tokenizer->normalizer;
+    const struct vocab *vocab = &tokenizer->vocab;
+    double *scores = NULL;
+    bool prefix = true;
+    bool extra = true;
+    enum err err = read_charsmap(tokenizer, gguf, info);
+    if (err == ERR_OK) {
+        err = gguf_get_bool(gguf, SPACE_PREFIX_KEY, false, &prefix, info);
+    }
+    if (err == ERR_OK) {
+        err = gguf_get_bool(gguf, EXTRA_SPACES_KEY, false, &extra, info);
+    }
+    if (err == ERR_OK) {
+        err = read_scores(vocab, gguf, &scores, info);
+    }
+    if (err == ERR_OK) {
+        err = unigram_load(
+            &tokenizer->unigram, vocab, scores, vocab->special[TOKEN_UNK], TOKENS_KEY, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    normalizer->steps[normalizer->count++] = (struct normal_step){.kind = NORMAL_STEP_SPACES_SPM,
+        .spm = (prefix ? NORMAL_SPM_PREFIX : 0) | (extra ? NORMAL_SPM_EXTRA_SPACES : 0)};
+    tokenizer->drops_first_space = prefix;
+    return read_adds(tokenizer, gguf, false, true, info);
+}
+
+static enum err open_bpe(
+    struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
+{
+    enum pretokenizer scan = PRETOKENIZER_GPT2;
+    enum err err = read_pretokenizer(gguf, &scan, info);
+    if (err != ERR_OK ||
+        (err = bpe_load(&tokenizer->bpe, &tokenizer->vocab, gguf, info)) != ERR_OK) {
+        return err;
+    }
+    tokenizer->bpe.whole_first = scan == PRETOKENIZER_LLAMA_BPE;
+    tokenizer->splitter.steps[0] = (struct split_step){.kind = SPLIT_SCAN, .scan = scan};
+    tokenizer->splitter.count = 1;
+    if (scan == PRETOKENIZER_QWEN2) {
+        tokenizer->normalizer.steps[0] =
+            (struct normal_step){.kind = NORMAL_STEP_FORM, .form = NORMAL_NFC};
+        tokenizer->normalizer.count = 1;
+    }
+    return read_adds(tokenizer, gguf, scan == PRETOKENIZER_LLAMA_BPE, false, info);
+}
+
+static enum err open_spm(
+    struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
+{
+    enum err err = spm_load(&tokenizer->spm, &tokenizer->vocab, gguf, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    tokenizer->drops_first_space = tokenizer->spm.add_space_prefix;
+    return read_adds(tokenizer, gguf, true, false, info);
 }
 
 static enum err open_parts(
     struct tokenizer *tokenizer, const struct gguf *gguf, struct err_info *info)
 {
-    struct vocab *vocab = &tokenizer->vocab;
     enum vocab_model model = VOCAB_BYTE_BPE;
     enum err err = read_model(gguf, &model, info);
-    if (err != ERR_OK || (err = vocab_load(vocab, model, gguf, info)) != ERR_OK) {
+    if (err != ERR_OK || (err = vocab_load(&tokenizer->vocab, model, gguf, info)) != ERR_OK) {
         return err;
     }
-    bool bos_by_default = true;
-    if (model == VOCAB_BYTE_BPE) {
-        err = bpe_load(&tokenizer->bpe, vocab, gguf, info);
-        bos_by_default = tokenizer->bpe.pretokenizer == PRETOKENIZER_LLAMA_BPE;
-    } else {
-        err = spm_load(&tokenizer->spm, vocab, gguf, info);
+    switch (model) {
+    case VOCAB_BYTE_BPE:
+        err = open_bpe(tokenizer, gguf, info);
+        break;
+    case VOCAB_WORDPIECE:
+        err = open_wordpiece(tokenizer, gguf, info);
+        break;
+    case VOCAB_UNIGRAM:
+        err = open_unigram(tokenizer, gguf, info);
+        break;
+    case VOCAB_SENTENCEPIECE:
+    case VOCAB_CHAR_BPE:
+        err = open_spm(tokenizer, gguf, info);
+        break;
     }
-    if (err == ERR_OK) {
-        err = read_add(gguf, ADD_BOS_KEY, vocab->special[TOKEN_BOS], bos_by_default,
-            &tokenizer->adds_bos, info);
-    }
-    if (err == ERR_OK) {
-        err = read_add(
-            gguf, ADD_EOS_KEY, vocab->special[TOKEN_EOS], false, &tokenizer->adds_eos, info);
-    }
-    if (err == ERR_OK) {
-        err = special_matcher_init(&tokenizer->matcher, vocab, info);
-    }
-    if (err == ERR_OK) {
-        find_ends(tokenizer);
-    }
-    return err;
+    return err == ERR_OK ? tokenizer_finish(tokenizer, info) : err;
 }
 
 enum err tokenizer_open_gguf(
@@ -143,17 +311,26 @@ void tokenizer_close(struct tokenizer *tokenizer)
         return;
     }
     special_matcher_free(&tokenizer->matcher);
+    special_matcher_free(&tokenizer->normal_matcher);
+    normalizer_free(&tokenizer->normalizer);
     bpe_free(&tokenizer->bpe);
     spm_free(&tokenizer->spm);
+    wordpiece_free(&tokenizer->wordpiece);
+    unigram_free(&tokenizer->unigram);
+    mem_free(tokenizer->rules);
     vocab_free(&tokenizer->vocab);
     mem_free(tokenizer);
 }
 
 size_t tokenizer_bytes(const struct tokenizer *tokenizer)
 {
-    return sizeof(*tokenizer) + vocab_memory(&tokenizer->vocab) + bpe_memory(&tokenizer->bpe) +
-           spm_memory(&tokenizer->spm, &tokenizer->vocab) +
-           (size_t)tokenizer->matcher.count * sizeof(*tokenizer->matcher.entries);
+    const struct vocab *vocab = &tokenizer->vocab;
+    return sizeof(*tokenizer) + vocab_memory(vocab) + bpe_memory(&tokenizer->bpe) +
+           spm_memory(&tokenizer->spm, vocab) + wordpiece_memory(&tokenizer->wordpiece) +
+           unigram_memory(&tokenizer->unigram, vocab) + normalizer_memory(&tokenizer->normalizer) +
+           special_matcher_memory(&tokenizer->matcher) +
+           special_matcher_memory(&tokenizer->normal_matcher) +
+           (tokenizer->rules != NULL ? (size_t)vocab->count : 0);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
@@ -223,103 +400,4 @@ const char *tokenizer_piece(
         return "";
     }
     return pieces_get(&tokenizer->vocab.text, token, out_bytes);
-}
-
-/* ---- encoding ------------------------------------------------------------------------------- */
-
-static enum err encode_fragment(const struct tokenizer *tokenizer, struct encoding *encoding,
-    const char *text, size_t from, size_t to, bool starts)
-{
-    encoding->base = from;
-    encoding->is_mapped = false;
-    if (from == to) {
-        return ERR_OK;
-    }
-    const struct vocab *vocab = &tokenizer->vocab;
-    if (vocab->model == VOCAB_BYTE_BPE) {
-        return bpe_encode(&tokenizer->bpe, vocab, encoding, text + from, to - from);
-    }
-    return spm_encode(&tokenizer->spm, vocab, encoding, text + from, to - from, starts);
-}
-
-/* An id that comes from no fragment, over bytes [from, to) of the text. */
-static enum err add_whole(struct encoding *encoding, int32_t id, size_t from, size_t to)
-{
-    encoding->base = 0;
-    encoding->is_mapped = false;
-    return encoding_add(encoding, id, from, to);
-}
-
-static enum err encode_text(const struct tokenizer *tokenizer, struct encoding *encoding,
-    const char *text, size_t bytes, unsigned flags)
-{
-    const struct vocab *vocab = &tokenizer->vocab;
-    bool control = (flags & TOKENIZE_SPECIAL) != 0;
-    bool starts = (flags & TOKENIZE_CONTINUES) == 0;
-    struct special_match match = {.id = -1};
-    size_t from = 0;
-    bool found = special_next(&tokenizer->matcher, vocab, text, bytes, from, control, &match);
-    int32_t bos = vocab->special[TOKEN_BOS];
-    bool has_bos = found && match.at == 0 && match.id == bos;
-    if ((flags & TOKENIZE_ADD) != 0 && tokenizer->adds_bos && !has_bos) {
-        enum err err = add_whole(encoding, bos, 0, 0);
-        if (err != ERR_OK) {
-            return err;
-        }
-    }
-    while (found) {
-        size_t end = match.at + match.count;
-        enum err err = encode_fragment(tokenizer, encoding, text, from, match.at, starts);
-        if (err != ERR_OK || (err = add_whole(encoding, match.id, match.at, end)) != ERR_OK) {
-            return err;
-        }
-        starts = true;
-        from = end;
-        found = special_next(&tokenizer->matcher, vocab, text, bytes, from, control, &match);
-    }
-    enum err err = encode_fragment(tokenizer, encoding, text, from, bytes, starts);
-    if (err == ERR_OK && (flags & TOKENIZE_ADD) != 0 && tokenizer->adds_eos) {
-        err = add_whole(encoding, vocab->special[TOKEN_EOS], bytes, bytes);
-    }
-    return err;
-}
-
-static enum err encode(const struct tokenizer *tokenizer, struct encoding *encoding,
-    const char *text, size_t bytes, unsigned flags)
-{
-    if (bytes > TEXT_BYTES_MAX) {
-        return err_set(encoding->info, ERR_LIMIT, NULL, "a text of %zu bytes; at most %d", bytes,
-            TEXT_BYTES_MAX);
-    }
-    if (!utf8_valid(text, bytes)) {
-        return err_set(encoding->info, ERR_TOKENIZER, NULL, "the text is not valid UTF-8");
-    }
-    int32_t count_before = encoding->list->count;
-    encoding->normal.mapped = encoding->with_spans;
-    enum err err = encode_text(tokenizer, encoding, text, bytes, flags);
-    encoding_free(encoding);
-    if (err != ERR_OK) {
-        encoding->list->count = count_before;
-    }
-    return err;
-}
-
-enum err tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes,
-    unsigned flags, struct token_list *list, struct err_info *info)
-{
-    struct encoding encoding = {.list = list, .info = info};
-    return encode(tokenizer, &encoding, text, bytes, flags);
-}
-
-enum err tokenizer_encode_spans(const struct tokenizer *tokenizer, const char *text, size_t bytes,
-    unsigned flags, struct token_list *list, int32_t (**out_spans)[2], struct err_info *info)
-{
-    struct encoding encoding = {.list = list, .info = info, .with_spans = true};
-    enum err err = encode(tokenizer, &encoding, text, bytes, flags);
-    if (err != ERR_OK) {
-        mem_free(encoding.spans);
-        return err;
-    }
-    *out_spans = encoding.spans;
-    return ERR_OK;
 }

@@ -19,9 +19,9 @@ static const char SPACE_MARK[] = "\u2581"; /* U+2581, SentencePiece's visible sp
 enum { SPACE_MARK_BYTES = sizeof(SPACE_MARK) - 1 };
 
 /* The numbers of the GGUF format; ORDER TOKEN_TYPE. */
-static bool type_of_number(int32_t number, uint8_t *out_type)
+static bool type_of_number(int32_t number, enum token_type *out_type)
 {
-    static const uint8_t types[] = {
+    static const enum token_type types[] = {
         [1] = TOKEN_TYPE_NORMAL,
         [2] = TOKEN_TYPE_UNKNOWN,
         [3] = TOKEN_TYPE_CONTROL,
@@ -36,28 +36,28 @@ static bool type_of_number(int32_t number, uint8_t *out_type)
     return true;
 }
 
-static enum err read_types(struct vocab *vocab, const struct gguf *gguf, struct err_info *info)
+/* Leaves *out_types empty when the file may do without: all tokens are ordinary. */
+static enum err read_types(const struct vocab *vocab, const struct gguf *gguf,
+    struct gguf_array *out_types, struct err_info *info)
 {
-    struct gguf_array array = {0};
-    bool required = vocab->model == VOCAB_SENTENCEPIECE;
+    bool required = vocab->model == VOCAB_SENTENCEPIECE || vocab->model == VOCAB_UNIGRAM;
     if (!required && !gguf_has(gguf, TYPES_KEY)) {
-        memset(vocab->types, TOKEN_TYPE_NORMAL, (size_t)vocab->count);
         return ERR_OK;
     }
-    enum err err = gguf_get_array(gguf, TYPES_KEY, true, GGUF_I32, &array, info);
-    if (err != ERR_OK) {
-        return err;
+    enum err err = gguf_get_array(gguf, TYPES_KEY, true, GGUF_I32, out_types, info);
+    if (err == ERR_OK && out_types->count != (size_t)vocab->count) {
+        err = err_set(info, ERR_FORMAT, TYPES_KEY, "%zu token types for %d tokens",
+            out_types->count, vocab->count);
     }
-    if (array.count != (size_t)vocab->count) {
-        return err_set(info, ERR_FORMAT, TYPES_KEY, "%zu token types for %d tokens", array.count,
-            vocab->count);
-    }
-    for (int32_t id = 0; id < vocab->count; id++) {
-        int32_t number = gguf_array_i32(&array, (size_t)id);
-        if (!type_of_number(number, &vocab->types[id])) {
-            return err_set(
-                info, ERR_FORMAT, TYPES_KEY, "token %d has the unknown type %d", id, number);
-        }
+    return err;
+}
+
+static enum err type_at(
+    const struct gguf_array *types, int32_t id, enum token_type *out_type, struct err_info *info)
+{
+    int32_t number = types->count == 0 ? 1 : gguf_array_i32(types, (size_t)id);
+    if (!type_of_number(number, out_type)) {
+        return err_set(info, ERR_FORMAT, TYPES_KEY, "token %d has the unknown type %d", id, number);
     }
     return ERR_OK;
 }
@@ -99,10 +99,11 @@ static size_t replace_space_marks(const char *piece, size_t count, char *out)
     return written;
 }
 
-/* Text of a token that is no byte, and whether plain text may become it. Both models have ordinary
+/* Text of a token that is no byte, and whether plain text may become it. Models have ordinary
  * pieces that nothing matches: one that is not of the byte alphabet, and one with a real space,
  * which SentencePiece never sees because every space became U+2581 (in our text form it is the
- * other way round, so such a piece would match by mistake). */
+ * other way round, so such a piece would match by mistake). Unigram and BPE over characters match
+ * the stored form, where the two differ. */
 static size_t text_of(enum vocab_model model, uint8_t type, const char *piece, size_t count,
     char out[VOCAB_PIECE_BYTES_MAX], bool *out_spellable)
 {
@@ -115,37 +116,50 @@ static size_t text_of(enum vocab_model model, uint8_t type, const char *piece, s
             return written;
         }
     } else if (ordinary || type == TOKEN_TYPE_USER) {
-        *out_spellable = type == TOKEN_TYPE_NORMAL && memchr(piece, ' ', count) == NULL;
+        bool by_stored = model == VOCAB_UNIGRAM || model == VOCAB_CHAR_BPE;
+        *out_spellable =
+            type == TOKEN_TYPE_NORMAL && (by_stored || memchr(piece, ' ', count) == NULL);
         return replace_space_marks(piece, count, out);
     }
     memcpy(out, piece, count);
     return count;
 }
 
-static enum err add_token(
-    struct vocab *vocab, int32_t id, const char *piece, size_t count, struct err_info *info)
+static enum err byte_text(struct vocab *vocab, int32_t id, const char *piece, size_t count,
+    const char *where, char *out, struct err_info *info)
+{
+    int32_t byte = byte_of_spelling(piece, count);
+    if (byte < 0) {
+        return err_set(
+            info, ERR_FORMAT, where, "token %d is of type byte but is not spelled as one", id);
+    }
+    if (vocab->byte_ids[byte] >= 0) {
+        return err_set(info, ERR_FORMAT, where, "tokens %d and %d are the same byte",
+            vocab->byte_ids[byte], id);
+    }
+    vocab->byte_ids[byte] = id;
+    out[0] = (char)byte;
+    return ERR_OK;
+}
+
+enum err vocab_add(struct vocab *vocab, enum token_type type, const char *piece, size_t count,
+    const char *stored, size_t stored_count, const char *where, struct err_info *info)
 {
     char text[VOCAB_PIECE_BYTES_MAX];
-    size_t text_count;
+    size_t text_count = 1;
     bool spellable = false;
-    if (vocab->types[id] == TOKEN_TYPE_BYTE) {
-        int32_t byte = byte_of_spelling(piece, count);
-        if (byte < 0) {
-            return err_set(info, ERR_FORMAT, TOKENS_KEY,
-                "token %d is of type byte but is not spelled as one", id);
+    int32_t id = vocab->stored.count;
+    if (type == TOKEN_TYPE_BYTE) {
+        enum err err = byte_text(vocab, id, piece, count, where, text, info);
+        if (err != ERR_OK) {
+            return err;
         }
-        if (vocab->byte_ids[byte] >= 0) {
-            return err_set(info, ERR_FORMAT, TOKENS_KEY, "tokens %d and %d are the same byte",
-                vocab->byte_ids[byte], id);
-        }
-        vocab->byte_ids[byte] = id;
-        text[0] = (char)byte;
-        text_count = 1;
     } else {
-        text_count = text_of(vocab->model, vocab->types[id], piece, count, text, &spellable);
+        text_count = text_of(vocab->model, (uint8_t)type, piece, count, text, &spellable);
     }
-    pieces_append(&vocab->stored, piece, count);
+    pieces_append(&vocab->stored, stored, stored_count);
     pieces_append(&vocab->text, text, text_count);
+    vocab->types[id] = (uint8_t)type;
     vocab->flags[id] = spellable ? VOCAB_SPELLABLE : 0;
     vocab->text_longest = MAX(vocab->text_longest, text_count);
     return ERR_OK;
@@ -154,11 +168,7 @@ static enum err add_token(
 static enum err check_tokens(
     const struct gguf_array *tokens, size_t *out_bytes, struct err_info *info)
 {
-    if (tokens->count == 0 || tokens->count > LIMIT_VOCAB) {
-        return err_set(info, ERR_FORMAT, TOKENS_KEY, "%zu tokens; 1 to %d are supported",
-            tokens->count, LIMIT_VOCAB);
-    }
-    size_t bytes = 0; /* at most LIMIT_VOCAB * VOCAB_PIECE_BYTES_MAX = 2^33 */
+    size_t bytes = 0; /* no more than the file has */
     for (size_t i = 0; i < tokens->count; i++) {
         size_t count = tokens->strings[i].count;
         if (count == 0 || count > VOCAB_PIECE_BYTES_MAX) {
@@ -175,7 +185,7 @@ static enum err check_tokens(
 
 /* Byte tokens of SentencePiece come all or not at all; in byte-level BPE every byte is ordinary
  * text of one byte, though a vocabulary may lack some. */
-static enum err find_bytes(struct vocab *vocab, struct err_info *info)
+static enum err find_bytes(struct vocab *vocab, const char *where, struct err_info *info)
 {
     if (vocab->model == VOCAB_BYTE_BPE) {
         for (int32_t byte = 0; byte < 256; byte++) {
@@ -190,37 +200,62 @@ static enum err find_bytes(struct vocab *vocab, struct err_info *info)
         count += vocab->byte_ids[byte] >= 0;
     }
     if (count != 0 && count != 256) {
-        return err_set(info, ERR_FORMAT, TYPES_KEY, "%d byte tokens, not none or 256", count);
+        return err_set(info, ERR_FORMAT, where, "%d byte tokens, not none or 256", count);
     }
     vocab->byte_fallback = count == 256;
     return ERR_OK;
 }
 
-static enum err load(struct vocab *vocab, const struct gguf *gguf, struct err_info *info)
+enum err vocab_begin(struct vocab *vocab, enum vocab_model model, size_t count, size_t bytes,
+    const char *where, struct err_info *info)
+{
+    memset(vocab, 0, sizeof(*vocab));
+    vocab->model = model;
+    memset(vocab->byte_ids, -1, sizeof(vocab->byte_ids));
+    memset(vocab->special, -1, sizeof(vocab->special));
+    if (count == 0 || count > LIMIT_VOCAB) {
+        return err_set(
+            info, ERR_FORMAT, where, "%zu tokens; 1 to %d are supported", count, LIMIT_VOCAB);
+    }
+    vocab->types = mem_alloc(MEM_TOKENIZER, count);
+    vocab->flags = mem_alloc(MEM_TOKENIZER, count);
+    if (vocab->types == NULL || vocab->flags == NULL) {
+        return err_set(info, ERR_NO_MEMORY, where, "no memory for the vocabulary");
+    }
+    vocab->count = (int32_t)count;
+    /* The text of a token is never longer than its spelling. */
+    enum err err = pieces_init(&vocab->stored, vocab->count, bytes);
+    if (err == ERR_OK) {
+        err = pieces_init(&vocab->text, vocab->count, bytes);
+    }
+    return err == ERR_OK ? ERR_OK
+                         : err_set(info, err, where, "no room for %zu bytes of tokens", bytes);
+}
+
+enum err vocab_finish(struct vocab *vocab, const char *where, struct err_info *info)
+{
+    pieces_index(&vocab->text, vocab->flags, VOCAB_SPELLABLE); /* and not VOCAB_CONTROL */
+    return find_bytes(vocab, where, info);
+}
+
+static enum err load(
+    struct vocab *vocab, enum vocab_model model, const struct gguf *gguf, struct err_info *info)
 {
     struct gguf_array tokens = {0};
+    struct gguf_array types = {0};
     size_t bytes = 0;
     enum err err = gguf_get_array(gguf, TOKENS_KEY, true, GGUF_STRING, &tokens, info);
-    if (err != ERR_OK || (err = check_tokens(&tokens, &bytes, info)) != ERR_OK) {
+    if (err != ERR_OK || (err = check_tokens(&tokens, &bytes, info)) != ERR_OK ||
+        (err = vocab_begin(vocab, model, tokens.count, bytes, TOKENS_KEY, info)) != ERR_OK ||
+        (err = read_types(vocab, gguf, &types, info)) != ERR_OK) {
         return err;
-    }
-    vocab->count = (int32_t)tokens.count;
-    vocab->types = mem_alloc(MEM_TOKENIZER, tokens.count);
-    vocab->flags = mem_alloc(MEM_TOKENIZER, tokens.count);
-    if (vocab->types == NULL || vocab->flags == NULL) {
-        return err_set(info, ERR_NO_MEMORY, TOKENS_KEY, "no memory for the vocabulary");
-    }
-    if ((err = read_types(vocab, gguf, info)) != ERR_OK) {
-        return err;
-    }
-    /* The text of a token is never longer than its spelling. */
-    if ((err = pieces_init(&vocab->stored, vocab->count, bytes)) != ERR_OK ||
-        (err = pieces_init(&vocab->text, vocab->count, bytes)) != ERR_OK) {
-        return err_set(info, err, TOKENS_KEY, "no room for %zu bytes of tokens", bytes);
     }
     for (int32_t id = 0; id < vocab->count; id++) {
-        err = add_token(vocab, id, tokens.strings[id].bytes, tokens.strings[id].count, info);
-        if (err != ERR_OK) {
+        const struct gguf_string *token = &tokens.strings[id];
+        enum token_type type = TOKEN_TYPE_NORMAL;
+        if ((err = type_at(&types, id, &type, info)) != ERR_OK ||
+            (err = vocab_add(vocab, type, token->bytes, token->count, token->bytes, token->count,
+                 TOKENS_KEY, info)) != ERR_OK) {
             return err;
         }
     }
@@ -228,17 +263,13 @@ static enum err load(struct vocab *vocab, const struct gguf *gguf, struct err_in
     if ((err = special_load(vocab, gguf, info)) != ERR_OK) {
         return err;
     }
-    pieces_index(&vocab->text, vocab->flags, VOCAB_SPELLABLE); /* and not VOCAB_CONTROL */
-    return find_bytes(vocab, info);
+    return vocab_finish(vocab, TYPES_KEY, info);
 }
 
 enum err vocab_load(
     struct vocab *vocab, enum vocab_model model, const struct gguf *gguf, struct err_info *info)
 {
-    memset(vocab, 0, sizeof(*vocab));
-    vocab->model = model;
-    memset(vocab->byte_ids, -1, sizeof(vocab->byte_ids));
-    enum err err = load(vocab, gguf, info);
+    enum err err = load(vocab, model, gguf, info);
     if (err != ERR_OK) {
         vocab_free(vocab);
     }

@@ -41,7 +41,7 @@ static bool nfc_is(struct normal *normal, const char *text, size_t bytes, const 
     size_t expected_bytes)
 {
     normal_clear(normal);
-    assert_int_equal(normal_append_nfc(normal, text, bytes, NULL), ERR_OK);
+    assert_int_equal(normal_append_form(normal, NORMAL_NFC, text, bytes, NULL), ERR_OK);
     int32_t start = 0;
     for (size_t i = 0; i < normal->count; i++) {
         if (normal->from[i] < start || normal->to[i] <= normal->from[i] ||

@@ -34,7 +34,7 @@ static void expect(enum exception exception, const char *text, size_t bytes, str
         buf_append(out, text, bytes);
         break;
     case FORM_C:
-        assert_int_equal(normal_append_nfc(&normal, text, bytes, NULL), ERR_OK);
+        assert_int_equal(normal_append_form(&normal, NORMAL_NFC, text, bytes, NULL), ERR_OK);
         buf_append(out, normal.bytes, normal.count);
         normal_free(&normal);
         break;

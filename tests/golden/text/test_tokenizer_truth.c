@@ -86,6 +86,12 @@ static void test_llama2(void **state)
     check_truth("llama-vocabs/models/ggml-vocab-llama-spm.gguf", "llama2-spm", 0);
 }
 
+static void test_bert(void **state)
+{
+    (void)state;
+    check_truth("minilm-reference/minilm-q8_0.gguf", "bert", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +99,7 @@ int main(void)
         cmocka_unit_test(test_llama3),
         cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_llama2),
+        cmocka_unit_test(test_bert),
     };
     return skip_status(
         cmocka_run_group_tests(tests, NULL, NULL), (int)(sizeof tests / sizeof tests[0]));

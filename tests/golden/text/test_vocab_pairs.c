@@ -110,6 +110,12 @@ static void test_qwen2(void **state)
     check_pair("made", "qwen2");
 }
 
+static void test_bert(void **state)
+{
+    (void)state;
+    check_pair("models", "bert-bge");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +124,7 @@ int main(void)
         cmocka_unit_test(test_phi3),
         cmocka_unit_test(test_llama_bpe),
         cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_bert),
     };
     return skip_status(
         cmocka_run_group_tests(tests, NULL, NULL), (int)(sizeof tests / sizeof tests[0]));

@@ -51,7 +51,7 @@ static void test_models(void **state)
 {
     (void)state;
     reset_bpe();
-    rig.model = "bert";
+    rig.model = "rwkv";
     refused(ERR_UNSUPPORTED, "tokenizer.ggml.model");
     rig.model = NULL;
     refused(ERR_FORMAT, "tokenizer.ggml.model");
