@@ -34,7 +34,9 @@ enum {
     LIMIT_FILE_STRING_BYTES = 64 << 20, /* one string: a chat template or a profile at most */
     LIMIT_FILE_KEY_BYTES = (1 << 16) - 1, /* by the format */
     LIMIT_FILE_NAME_BYTES = 64,           /* of a tensor, by the format */
-    LIMIT_FILE_ALIGNMENT = 1 << 16,       /* a page of any machine; files use 32 */
+    LIMIT_TOKENIZER_BYTES = 64 << 20, /* tokenizer.json; Gemma's, the largest known, has 33 MB */
+    LIMIT_TOKENIZER_VALUES = 1 << 23, /* its values; two million there */
+    LIMIT_FILE_ALIGNMENT = 1 << 16,   /* a page of any machine; files use 32 */
 };
 
 #endif

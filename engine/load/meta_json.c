@@ -152,6 +152,12 @@ int64_t meta_json_integer(const struct meta_json *integer)
     return json_integer_value(inner(integer));
 }
 
+double meta_json_number(const struct meta_json *number)
+{
+    ASSERT(json_is_number(inner(number)));
+    return json_number_value(inner(number));
+}
+
 bool meta_json_bool(const struct meta_json *value)
 {
     ASSERT(json_is_boolean(inner(value)));

@@ -47,6 +47,7 @@ bool meta_json_next(const struct meta_json *object, void **cursor, const char **
     const struct meta_json **out_value);
 const char *meta_json_string(const struct meta_json *string); /* NUL-terminated */
 int64_t meta_json_integer(const struct meta_json *integer);
+double meta_json_number(const struct meta_json *number); /* an integer or a real one */
 bool meta_json_bool(const struct meta_json *value);
 
 #endif

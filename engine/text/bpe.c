@@ -171,7 +171,7 @@ enum err bpe_set_merges(struct bpe *bpe, const struct vocab *vocab, const struct
     return err;
 }
 
-/* "left right". The first letter may itself be a space in files that do not use the byte alphabet. */
+/* "left right". The first letter may itself be a space in files without the byte alphabet. */
 static bool split_line(const void *context, size_t index, struct bpe_halves *out)
 {
     const struct gguf_string *line = (const struct gguf_string *)context + index;

@@ -5,8 +5,8 @@
  *     bits 10-30: offset                             bit 8: a key ends here
  *     bits 0-7: label
  *
- * Nothing of a file is trusted: a walk that leaves the array ends, and a value that is not the start
- * of a character of the strings is no replacement.
+ * Nothing of a file is trusted: a walk that leaves the array ends, and a value that is not the
+ * start of a character of the strings is no replacement.
  */
 #include "engine/text/charsmap.h"
 

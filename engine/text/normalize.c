@@ -1,8 +1,8 @@
 /*
- * The normalization forms of Unicode, stretch by stretch. A stretch is a character that never joins one before
- * it, and those behind it that may: marks, and the vowels and finals of Hangul. Stretches do not
- * influence each other, so each is decomposed, ordered and composed alone, and its bytes map back
- * to its bytes.
+ * The normalization forms of Unicode, stretch by stretch. A stretch is a character that never joins
+ * one before it, and those behind it that may: marks, and the vowels and finals of Hangul. They do
+ * not influence each other, so each is decomposed, ordered and composed alone, and its bytes map
+ * back to its bytes.
  *
  * utf8proc decomposes and composes; ordering is done here, because utf8proc orders by swapping
  * neighbours, which a text of a million marks turns into hours.

@@ -204,6 +204,37 @@ bool pretokenize_find(const char *name, size_t count, enum pretokenizer *out_pre
     return false;
 }
 
+/* Spellings of the same expressions: possessive quantifiers and "\\s*[\\r\\n]" for
+ * "\\s*[\\r\\n]+" match the same pieces here. */
+bool pretokenize_find_regex(const char *regex, enum pretokenizer *out_pretokenizer)
+{
+    static const struct {
+        const char *regex;
+        enum pretokenizer pretokenizer;
+    } known[] = {
+        {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+            PRETOKENIZER_GPT2},
+        {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+            PRETOKENIZER_GPT2},
+        {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+            PRETOKENIZER_LLAMA_BPE},
+        {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}|"
+         " ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+            PRETOKENIZER_LLAMA_BPE},
+        {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+            PRETOKENIZER_QWEN2},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
+        if (strcmp(known[i].regex, regex) == 0) {
+            *out_pretokenizer = known[i].pretokenizer;
+            return true;
+        }
+    }
+    return false;
+}
+
 size_t pretokenize_next(enum pretokenizer pretokenizer, const char *text, size_t bytes, size_t from)
 {
     ASSERT(from < bytes);

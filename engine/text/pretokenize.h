@@ -20,6 +20,8 @@ enum pretokenizer {
 
 /* By the value of tokenizer.ggml.pre; false when it is not one of ours. */
 bool pretokenize_find(const char *name, size_t count, enum pretokenizer *out_pretokenizer);
+/* By the regular expression a tokenizer.json gives, to the letter. */
+bool pretokenize_find_regex(const char *regex, enum pretokenizer *out_pretokenizer);
 /* End of the piece that starts at `from` < bytes. `text` is valid UTF-8 and is all there is: a
  * piece may depend on where the text ends. Scanning a text to its end is linear. */
 size_t pretokenize_next(

@@ -1,7 +1,7 @@
 /*
  * A trie over the bytes of pieces: for models that look for every piece at a place of the text, or
- * for the longest. Edges lie in one hash table from (node, byte) to node, which takes about 20 bytes
- * a node and no order of building.
+ * for the longest. Edges lie in one hash table from (node, byte) to node, which takes 20 bytes a
+ * node or so and no order of building.
  */
 #ifndef ENGINE_TEXT_TRIE_H
 #define ENGINE_TEXT_TRIE_H

@@ -62,8 +62,8 @@ static inline bool vocab_is_control(const struct vocab *vocab, int32_t id)
 MUST_USE enum err vocab_load(
     struct vocab *vocab, enum vocab_model model, const struct gguf *gguf, struct err_info *info);
 
-/* Room for `count` tokens of `bytes` bytes together; `where` names the list in errors. On failure of
- * this or of what follows *vocab is the caller's to free. */
+/* Room for `count` tokens of `bytes` bytes together; `where` names the list in errors. On failure
+ * of this or of what follows *vocab is the caller's to free. */
 MUST_USE enum err vocab_begin(struct vocab *vocab, enum vocab_model model, size_t count,
     size_t bytes, const char *where, struct err_info *info);
 /* One token as the file spells it, 1 to VOCAB_PIECE_BYTES_MAX bytes. WordPiece: an ordinary token

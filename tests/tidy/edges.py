@@ -22,7 +22,8 @@ EDGES = {
     "engine/kernels/": ("engine/kernels/", "engine/attn/mask.h") + LIMITS + BASE,
     "engine/cache/": ("engine/cache/", "engine/kernels/", "engine/attn/") + LIMITS + BASE,
     "engine/load/": ("engine/load/", "engine/kernels/") + TYPES + LIMITS + BASE,
-    "engine/text/": ("engine/text/", "engine/load/gguf.h") + LIMITS + BASE,
+    "engine/text/": ("engine/text/", "engine/load/gguf.h", "engine/load/meta_json.h") + LIMITS
+    + BASE,
     "engine/blocks/": MODEL,
     "engine/arch/": MODEL,
     "engine/model/": MODEL,

@@ -92,6 +92,18 @@ static void test_bert(void **state)
     check_truth("minilm-reference/minilm-q8_0.gguf", "bert", 0);
 }
 
+static void test_llama3_json(void **state)
+{
+    (void)state;
+    check_truth("npm-tokenizers/llama3/tokenizer.json", "llama3.hfjs", TOKENIZE_SPECIAL);
+}
+
+static void test_qwen3_json(void **state)
+{
+    (void)state;
+    check_truth("npm-tokenizers/qwen3/tokenizer.json", "qwen3.hfjs", TOKENIZE_SPECIAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +112,8 @@ int main(void)
         cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_llama2),
         cmocka_unit_test(test_bert),
+        cmocka_unit_test(test_llama3_json),
+        cmocka_unit_test(test_qwen3_json),
     };
     return skip_status(
         cmocka_run_group_tests(tests, NULL, NULL), (int)(sizeof tests / sizeof tests[0]));

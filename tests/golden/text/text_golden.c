@@ -7,7 +7,32 @@
 
 #include "engine/base/mem.h"
 #include "engine/load/gguf.h"
+#include "engine/text/tokenizer_json.h"
 #include "tests/golden/golden_data.h"
+
+static struct tokenizer *open_json(const char *name)
+{
+    size_t bytes;
+    char *file = text_golden_file(name, &bytes);
+    if (file == NULL) {
+        return NULL;
+    }
+    struct tokenizer *tokenizer = text_golden_json(file, bytes, name);
+    free(file);
+    return tokenizer;
+}
+
+struct tokenizer *text_golden_json(const char *file, size_t bytes, const char *name)
+{
+    struct tokenizer_json files = {.tokenizer = file, .tokenizer_bytes = bytes, .bos = -1};
+    struct err_info info = {0};
+    struct tokenizer *tokenizer = NULL;
+    if (tokenizer_open_json(&files, &tokenizer, &info) != ERR_OK) {
+        printf("%s does not load: %s: %s\n", name, info.where, info.text);
+        exit(1);
+    }
+    return tokenizer;
+}
 
 struct tokenizer *text_golden_open(const char *name)
 {
@@ -15,6 +40,10 @@ struct tokenizer *text_golden_open(const char *name)
     if (name[0] != '\0' ? !golden_reference(name, path) : !golden_model(path)) {
         printf("skipped: %s is not there\n", name[0] != '\0' ? name : "the default model");
         return NULL;
+    }
+    size_t length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, ".json") == 0) {
+        return open_json(name);
     }
     struct err_info info = {0};
     struct gguf *gguf = NULL;

@@ -10,9 +10,12 @@
 #include <stdint.h>
 #include "engine/text/tokenizer.h"
 
-/* Opens a vocabulary below the reference data; "" means the default model file. NULL, after saying
+/* Opens a vocabulary below the reference data, GGUF or by its ending JSON; "" means the default
+ * model file. NULL, after saying
  * so, when the file is absent; a file that does not load ends the test. */
 struct tokenizer *text_golden_open(const char *name);
+/* Opens a tokenizer.json, which must load; `name` for the message. */
+struct tokenizer *text_golden_json(const char *file, size_t bytes, const char *name);
 /* A whole reference file, malloc'ed and NUL-terminated; NULL, after saying so, when absent. */
 char *text_golden_file(const char *name, size_t *out_bytes);
 /* Encodes and compares; on a difference prints the two lists around it. Also checks that the spans
