@@ -31,7 +31,7 @@ static enum err add_trusted(struct render *render, const struct bound_text *text
     const struct tokenizer *tokenizer = render->call->tokenizer;
     struct token_list list;
     int32_t(*spans)[2] = NULL;
-    token_list_init(&list, text->count + 8);
+    token_list_init(&list, LIMIT_CONTEXT * 8); /* more tokens than bytes: a space may be three */
     enum err err = tokenizer_encode_spans(
         tokenizer, text->bytes, (size_t)text->count, TOKENIZE_SPECIAL, &list, &spans, render->info);
     int32_t from = 0;
