@@ -178,13 +178,13 @@ static struct seq *choose_victim(struct scheduler *scheduler, const struct seq *
     return victim;
 }
 
-/* Pages for a sequence that holds none. Running sequences keep theirs, unless all of them wait for
- * their clients: nobody waits for a client but its own request. */
+/* Pages for a sequence that holds none. Running sequences keep theirs, unless they wait for their
+ * clients: nobody waits for a client but its own request. */
 static bool take_pages(struct scheduler *scheduler, struct seq *seq, int32_t *out_reused)
 {
     while (!try_pages(scheduler, seq, out_reused)) {
         struct seq *victim = choose_victim(scheduler, seq);
-        if (victim == NULL || oldest_runner(scheduler, seq) != NULL) {
+        if (victim == NULL || !seq_blocked(victim)) {
             return false;
         }
         preempt(scheduler, victim);

@@ -317,18 +317,34 @@ static int32_t pages_for(int32_t slots)
     return (slots + FAKE_PAGE_SLOTS - 1) / FAKE_PAGE_SLOTS;
 }
 
-/* Pages that nobody running can come to need; none while a preempted sequence waits for some. */
+/* Pages that go when this sequence is preempted: nobody else who runs holds them. */
+static int32_t pages_of_its_own(const struct sim *sim, const struct seq *seq)
+{
+    int32_t pages = 0;
+    for (int32_t p = 0; p < seq->slots.page_count; p++) {
+        int32_t page = seq->slots.page_ids[p];
+        uint32_t others = reuse_keeps(&sim->scheduler->reuse, page) ? 1 : 0;
+        pages += sim->pages.references[page] == 1 + others;
+    }
+    return pages;
+}
+
+/* Pages that nobody running can come to need, those of streams that wait for their clients
+ * included; none while a preempted sequence waits for some. */
 static int32_t pages_to_spare(const struct sim *sim)
 {
     int32_t pages = sim->pages.free_count;
     for (int32_t i = 0; i < sim->config.sequences; i++) {
         const struct seq *seq = &sim->scheduler->seqs[i];
-        if (seq->job != NULL && seq->paused) {
+        if (seq->job == NULL || (seq->paused && seq_blocked(seq))) {
+            continue;
+        }
+        if (seq->paused) {
             return 0;
         }
-        if (seq->job != NULL) {
-            pages -= MAX(pages_for(plan_item_slots(seq->item)) - seq->slots.page_count, 0);
-        }
+        pages += seq_blocked(seq)
+                     ? pages_of_its_own(sim, seq)
+                     : MIN(seq->slots.page_count - pages_for(plan_item_slots(seq->item)), 0);
     }
     return pages;
 }
