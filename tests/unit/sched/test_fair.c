@@ -291,6 +291,84 @@ static void test_one_client_does_not_crowd_out_another(void **state)
     fake_host_close(&host);
 }
 
+/* A client that always has items of a class waiting. */
+struct backlog {
+    struct request requests[2];
+    enum kind kind;
+    enum urgency urgency;
+    bool block;
+    int32_t done; /* items, of requests that have ended */
+};
+
+enum { BACKLOG_ITEMS = 30, BACKLOG_TOKENS = 24 };
+
+static void ask_again(struct fake_host *host, struct backlog *backlog, int32_t i)
+{
+    struct request *request = &backlog->requests[i];
+    make(host, request, backlog->kind, BACKLOG_TOKENS, BACKLOG_ITEMS, backlog->block);
+    request->step.tokens_max = 0; /* prompts alone */
+    request->job->plan.urgency = backlog->urgency;
+    fake_job_submit(host, request->job);
+}
+
+static int32_t backlog_items(const struct backlog *backlog)
+{
+    int32_t items = backlog->done;
+    for (int32_t i = 0; i < 2; i++) {
+        items += BACKLOG_ITEMS - backlog->requests[i].job->items_left;
+    }
+    return items;
+}
+
+/* Work of all five classes waits at all times: 32 : 16 : 8 : 4 : 1 of the rows are each one's,
+ * whatever runs in pieces and, less exactly, whatever as a block, of which a step holds whole ones
+ * and few in slices. */
+static void test_shares_of_classes(void **state)
+{
+    (void)state;
+    static const int32_t weights[CLASS_COUNT] = {32, 16, 8, 4, 1};
+    for (int32_t blocks = 0; blocks < 2; blocks++) {
+        struct fake_host host;
+        struct backlog backlogs[CLASS_COUNT] = {
+            [CLASS_INTERACTIVE] = {.kind = KIND_INFILL, .block = blocks},
+            [CLASS_GENERATE] = {.kind = KIND_GENERATE},
+            [CLASS_CLASSIFY] = {.kind = KIND_CLASSIFY},
+            [CLASS_EMBED] = {.kind = KIND_EMBED, .block = blocks},
+            [CLASS_BULK] = {.kind = KIND_EMBED, .urgency = URGENCY_BULK, .block = blocks}};
+        open_host(&host, 2000);
+        for (int32_t c = 0; c < CLASS_COUNT; c++) {
+            ask_again(&host, &backlogs[c], 0);
+            ask_again(&host, &backlogs[c], 1);
+            assert_int_equal(backlogs[c].requests[0].job->place.service_class, c);
+        }
+        int32_t all = 0;
+        for (int32_t s = 0; s < 120; s++) {
+            assert_true(scheduler_step(host.scheduler));
+            for (int32_t r = 0; r < 2 * CLASS_COUNT; r++) {
+                struct backlog *backlog = &backlogs[r / 2];
+                if (atomic_load(&backlog->requests[r % 2].job->done)) {
+                    backlog->done += BACKLOG_ITEMS;
+                    drop(&backlog->requests[r % 2]);
+                    ask_again(&host, backlog, r % 2);
+                }
+            }
+        }
+        for (int32_t c = 0; c < CLASS_COUNT; c++) {
+            all += backlog_items(&backlogs[c]);
+        }
+        assert_true(all > 1500);
+        for (int32_t c = 0; c < CLASS_COUNT; c++) {
+            int32_t want = all * weights[c] / 61, off = want / (blocks ? 5 : 20) + 2;
+            assert_in_range(backlog_items(&backlogs[c]), want - off, want + off);
+        }
+        scheduler_abort(host.scheduler);
+        for (int32_t r = 0; r < 2 * CLASS_COUNT; r++) {
+            drop(&backlogs[r / 2].requests[r % 2]);
+        }
+        fake_host_close(&host);
+    }
+}
+
 /* Streams may not take the last sequences: who asks for a label need not wait until one ends. */
 static void test_streams_leave_sequences_free(void **state)
 {
@@ -424,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_streams_keep_their_pace),
         cmocka_unit_test(test_short_block_passes_long_ones),
         cmocka_unit_test(test_one_client_does_not_crowd_out_another),
+        cmocka_unit_test(test_shares_of_classes),
         cmocka_unit_test(test_streams_leave_sequences_free),
         cmocka_unit_test(test_cancel_within_a_step),
         cmocka_unit_test(test_first_token_deadline),
