@@ -225,8 +225,9 @@ def settled(server):
         found.clear()
         found.update(server.metrics())
         return (found["magnetd_tasks_in_use"] == 0 and found["magnetd_sequences_running"] == 0 and
-                queue_depth(found) == 0 and
+                queue_depth(found) == 0 and found["magnetd_engine_stalled"] == 0 and
                 found['magnetd_cache_pages{state="used"}'] == 0 and
+                found['magnetd_cache_pages{state="shared"}'] == 0 and
                 all(found[f'magnetd_requests_in_flight{{kind="{kind}"}}'] == 0 for kind in KINDS))
 
     try:

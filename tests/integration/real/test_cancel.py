@@ -9,12 +9,15 @@ that was being put together. The tiny model does the same at random, many times 
 import random
 import signal
 import socket
+import struct
 import sys
+import tempfile
+import threading
 import time
 import unittest
 
 import real
-from harness import Client, compose, wait_for
+from harness import Client, compose, queue_depth, together, wait_for
 from real import ok
 
 MODEL = sys.argv.pop(1)
@@ -22,7 +25,6 @@ TINY = MODEL == "tiny"
 STEPS_AFTER = 2
 LONG_PROMPT = "the red fox eats an onion in the rain. " * 450  # about 4,500 tokens
 FRAMES_HELD = 800  # of 1.4 KB: 256 KiB in the stream, its ring, the kernel's share
-RANDOM_CANCELS = 600 // min(real.SCALE, 6) if TINY else 0
 
 STREAM = ("/generate_stream", {"inputs": "on", "parameters": {"max_new_tokens": 5000}})
 WHOLE = ("/generate", {"inputs": "on", "parameters": {"max_new_tokens": 5000}})
@@ -171,39 +173,144 @@ class Random(Base):
                         client.close()
             real.settled(self.server)
 
-    def test_s4_random_cancels(self):
-        rng = random.Random(20260602)
-        table = [("/embed", {"inputs": ["a" * 100] * 40}), ("/embed_all", {"inputs": "a" * 200}),
-                 ("/infill", {"text": "a [gap] b", "max_tokens": 200, "stream": True,
-                              "mode": "hybrid"}),
-                 ("/infill", {"input_prefix": "a", "input_suffix": "b", "n_cmpl": 8,
-                              "mode": "hybrid"}),
-                 ("/infill", {"text": "a[gap]b [gap]c", "max_tokens": 20, "mode": "rerank"}),
-                 ("/generate", {"inputs": "a", "parameters": {"max_new_tokens": 250}}),
-                 ("/generate_stream", {"inputs": "a", "parameters": {"max_new_tokens": 250}}),
-                 ("/classify", {"inputs": ["a"] * 20, "labels": ["x", "y"]}),
-                 ("/tokenize", {"content": "a" * 5000})]
-        with real.start(MODEL, "--jobs", "64", "--sequences", "8", "--cache-mib", "2",
-                        "--log-level", "warn") as self.server:
-            held = []
-            for _ in range(RANDOM_CANCELS):
-                path, body = rng.choice(table)
-                data = compose("POST", path, body)
-                client = Client(self.server.port)
-                cut = rng.randrange(len(data)) if rng.random() < 0.2 else len(data)
-                client.send(data[:cut])
-                held.append(client)
-                if rng.random() < 0.7:
-                    time.sleep(rng.random() * 0.004)
-                while held and (len(held) > 12 or rng.random() < 0.6):
-                    leave(held[0], rng.choice(("fin", "rst", "half")))
-                    held.pop(0).close()
-            for client in held:
-                client.close()
+
+@unittest.skipIf(not TINY, "many times over needs the tiny model")
+class Thousand(Base):
+    """Cancels in every phase, some met for certain and some by chance, beside clients who stay."""
+
+    SEQUENCES = 6
+    ROUNDS, WAITING = 10 // min(real.SCALE, 5), 10  # of cancels while nobody reads
+    BY_CHANCE = 1000 // min(real.SCALE, 5) - ROUNDS * (SEQUENCES + WAITING)
+    STAYS = [("/embed", {"inputs": ["the red fox", "a"], "encoding_format": "base64"}),
+             ("/infill", {"text": "the fox [gap] hen [gap].", "max_tokens": 5, "mode": "hybrid"}),
+             ("/generate", {"inputs": "at the sea", "parameters": {
+                 "max_new_tokens": 12, "details": True, "temperature": 1.4, "seed": 21}}),
+             ("/classify", {"inputs": ["good tea", "bad tea"], "labels": ["x", "y"]})]
+    PROMPT = "the red fox eats tea. " * 150  # in slices and in crumbs: many steps
+    TABLE = [("/embed", {"inputs": PROMPT}),
+             ("/embed", {"inputs": PROMPT, "attention": "bidirectional"}),
+             ("/embed", {"inputs": ["a" * 100] * 40}), ("/embed_all", {"inputs": "a" * 200}),
+             ("/infill", {"text": "a [gap] b", "max_tokens": 200, "stream": True,
+                          "mode": "hybrid"}),
+             ("/infill", {"input_prefix": "a", "input_suffix": "b", "n_cmpl": 8, "mode": "hybrid"}),
+             ("/infill", {"text": "a[gap]b [gap]c", "max_tokens": 20, "mode": "rerank"}),
+             ("/generate", {"inputs": PROMPT, "parameters": {"max_new_tokens": 2}}),
+             ("/generate", {"inputs": "a", "parameters": {"max_new_tokens": 250}}),
+             ("/generate_stream", {"inputs": "a", "parameters": {"max_new_tokens": 250}}),
+             ("/classify", {"inputs": ["a"] * 20, "labels": ["x", "y"]}),
+             ("/tokenize", {"content": "a" * 5000})]
+    UNREAD = ("/generate_stream", {"inputs": "a", "parameters": {
+        "max_new_tokens": 3000, "top_n_tokens": 20}})
+
+    def setUp(self):
+        """The tiny model, told that it has a context long enough to fill every buffer."""
+        data = real.model_path(MODEL).read_bytes()
+        key = b"llama.context_length" + struct.pack("<I", 4)  # uint32
+        self.assertEqual(data.count(key + struct.pack("<I", 256)), 1)
+        self.file = tempfile.NamedTemporaryFile(suffix=".gguf")
+        self.file.write(data.replace(key + struct.pack("<I", 256), key + struct.pack("<I", 4096)))
+        self.file.flush()
+        self.rng = random.Random(20260602)
+        self.sent = self.certain = self.answered = 0  # heads; those not ended by RST
+
+    def tearDown(self):
+        self.file.close()
+
+    def send(self, path, body, whole=True, **options):
+        data = compose("POST", path, body)
+        cut = len(data) if whole else self.rng.randrange(len(data))
+        client = Client(self.server.port, **options)
+        client.send(data[:cut])
+        client.counts = cut >= data.index(b"\r\n\r\n") + 4 and path != "/tokenize"
+        return client
+
+    def end(self, client, hows=("fin", "rst", "half")):
+        how = self.rng.choice(hows)
+        self.sent += client.counts
+        self.certain += client.counts and how != "rst"
+        leave(client, how)
+        client.close()
+
+    def while_nobody_reads(self):
+        """Streams that nobody reads have all sequences, others wait; all leave, in any order."""
+        clients = [self.send(*self.UNREAD, receive_buffer=4096) for _ in range(self.SEQUENCES)]
+        self.running(self.SEQUENCES)
+        last = [None]
+
+        def paused():
+            before, last[0] = last[0], steps(self.server)
+            time.sleep(0.02)
+            return before == last[0]
+
+        wait_for(paused, "all streams pause")
+        clients += [self.send(*self.rng.choice(self.TABLE[:-1])) for _ in range(self.WAITING)]
+        wait_for(lambda: queue_depth(self.server.metrics()) == self.WAITING, "queued")
+        self.assertEqual(self.server.metrics()["magnetd_sequences_running"], self.SEQUENCES)
+        self.rng.shuffle(clients)
+        for client in clients:
+            self.end(client)
+        wait_for(lambda: queue_depth(self.server.metrics()) == 0, "nobody waits")
+        self.running(0)
+
+    def by_chance(self):
+        held = []
+        for index in range(self.BY_CHANCE):
+            held.append(self.send(*self.rng.choice(self.TABLE), whole=self.rng.random() > 0.1))
+            if self.rng.random() < 0.7:
+                time.sleep(self.rng.random() * 0.004)
+            while held and (len(held) > 12 or self.rng.random() < 0.6):
+                self.end(held.pop(0))
+            if index % 50 == 0:
+                self.check_in_flight()
+        for client in held:
+            self.end(client)
+
+    def check_in_flight(self):
+        now = self.server.metrics()
+        in_flight = sum(now[f'magnetd_requests_in_flight{{kind="{kind}"}}'] for kind in real.KINDS)
+        self.assertLessEqual(in_flight, now["magnetd_http_connections"])
+
+    def stay(self, over):
+        while not over.is_set():
+            for (path, body), answer in zip(self.STAYS, self.alone):
+                self.assertEqual(real.without_timings(ok(self.server, path, body).value), answer)
+                self.answered += 1
+
+    def storm(self, over):
+        try:
+            self.by_chance()
+        finally:
+            over.set()
+
+    def test_s4_thousand_cancels(self):
+        flags = ("--jobs", "64", "--sequences", str(self.SEQUENCES), "--step-rows", "32",
+                 "--cache-mib", "2", "--step-ms", "1", "--log-level", "warn")
+        with real.Server(*flags, model=self.file.name, binary=real.BINARY) as self.server:
+            self.alone = [real.without_timings(ok(self.server, path, body).value)
+                          for path, body in self.STAYS]
+            self.answered = len(self.STAYS)
+            for _ in range(self.ROUNDS):
+                self.while_nobody_reads()
+            real.settled(self.server)
+            over = threading.Event()
+            together([lambda: self.stay(over), lambda: self.storm(over)])
             metrics = real.settled(self.server)
-            real.still_serves(self.server)
-        self.assertGreater(sum(value for name, value in metrics.items()
-                               if "finished_total" in name and "cancelled" in name), 20)
+            wait_for(lambda: self.server.metrics()["magnetd_http_connections"] == 1, "all closed")
+        self.check_counts(metrics)
+
+    def check_counts(self, metrics):
+        def total(name, *words):
+            return sum(value for key, value in metrics.items() if
+                       key.startswith(f"magnetd_{name}{{") and all(word in key for word in words))
+        self.assertGreaterEqual(total("requests_received_total"), self.answered + self.certain)
+        self.assertLessEqual(total("requests_received_total"), self.answered + self.sent)
+        self.assertGreaterEqual(total("requests_finished_total", "completed"), self.answered)
+        self.assertEqual(total("requests_finished_total", "failed"), 0)
+        waited = self.ROUNDS * self.WAITING
+        started = total("queue_wait_seconds_count")
+        self.assertGreater(total("requests_received_total") - started, waited * 9 // 10)
+        self.assertGreaterEqual(total("cancelled_total", "stream"), self.ROUNDS * self.SEQUENCES)
+        self.assertGreater(total("cancelled_total", "engine"), waited * 9 // 10)
 
 
 if __name__ == "__main__":
