@@ -41,18 +41,23 @@ static void write_vocabulary(struct gguf_writer *w, bool with_fim)
     gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", true);
 }
 
-struct engine *byte_llama_open(bool with_fim)
+void byte_llama_save(bool with_fim, char *path, size_t path_bytes)
 {
-    char path[128];
     struct gguf_writer writer;
-    struct err_info info = {0};
-    struct engine *engine = NULL;
     struct tiny_options options = tiny_default();
     options.vocab = COUNT;
     tiny_write(&writer, &options);
     write_vocabulary(&writer, with_fim);
-    gguf_writer_save(&writer, path, sizeof(path));
+    gguf_writer_save(&writer, path, path_bytes);
     gguf_writer_free(&writer);
+}
+
+struct engine *byte_llama_open(bool with_fim)
+{
+    char path[128];
+    struct err_info info = {0};
+    struct engine *engine = NULL;
+    byte_llama_save(with_fim, path, sizeof(path));
     const struct engine_config config = {
         .model_path = path, .threads = 1, .jobs = 1, .kv_f32 = true};
     enum err err = engine_open(&config, &engine, &info);

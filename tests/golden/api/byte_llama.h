@@ -10,6 +10,8 @@
 
 #include "engine/engine.h"
 
+/* Writes the model to a new file, which is the caller's to remove, and its name to path. */
+void byte_llama_save(bool with_fim, char *path, size_t path_bytes);
 /* NULL, after saying why, when it cannot be opened. Without FIM tokens they are ordinary words. */
 struct engine *byte_llama_open(bool with_fim);
 /* The reply to a body; *out_jobs = how many it took. Fails the test on an error. */
