@@ -37,6 +37,14 @@ enum {
     LIMIT_TOKENIZER_BYTES = 64 << 20, /* tokenizer.json; Gemma's, the largest known, has 33 MB */
     LIMIT_TOKENIZER_VALUES = 1 << 23, /* its values; two million there */
     LIMIT_FILE_ALIGNMENT = 1 << 16,   /* a page of any machine; files use 32 */
+
+    /* Folders of safetensors. */
+    LIMIT_FILE_PARTS = 256,             /* open at once while loading; real ones have 163 */
+    LIMIT_FILE_HEADER_BYTES = 16 << 20, /* of a part: 250 a tensor; the format allows 100 MB */
+    LIMIT_FILE_INDEX_BYTES = 16 << 20,  /* names of tensors and their parts */
+    LIMIT_FILE_TENSOR_NAME_BYTES = 256, /* module paths: real ones have up to 80 */
+    LIMIT_FILE_CONFIG_BYTES = 1 << 20,  /* config.json and its like: a few KiB */
+    LIMIT_PUT_KEYS = 64,                /* what a config.json becomes */
 };
 
 #endif

@@ -8,6 +8,8 @@
 #include <string.h>
 #include "engine/base/mem.h"
 #include "engine/cache/reuse.h"
+#include "engine/checkpoint_text.h"
+#include "engine/load/checkpoint.h"
 #include "engine/profile_apply.h"
 
 enum {
@@ -170,11 +172,11 @@ static enum err load_text(const struct gguf *gguf, const struct engine_config *c
     struct model *model, struct tokenizer **out_tokenizer, struct err_info *info)
 {
     struct tokenizer *tokenizer;
-    enum err err = tokenizer_open_gguf(gguf, &tokenizer, info);
-    if (err != ERR_OK) {
-        return err;
-    }
     struct model_info *about = model_info_mutable(model);
+    enum err err = checkpoint_text_open(config->model_path, gguf, about->vocab, &tokenizer, info);
+    if (err != ERR_OK) {
+        return gguf_name_error(gguf, err, info);
+    }
     if (tokenizer_vocab(tokenizer) != about->vocab) {
         err = err_set(info, ERR_FORMAT, "tokenizer.ggml.tokens",
             "%d tokens, but the embedding has %d rows", tokenizer_vocab(tokenizer), about->vocab);
@@ -184,7 +186,7 @@ static enum err load_text(const struct gguf *gguf, const struct engine_config *c
     }
     if (err != ERR_OK) {
         tokenizer_close(tokenizer);
-        return err;
+        return gguf_name_error(gguf, err, info);
     }
     *out_tokenizer = tokenizer;
     return ERR_OK;
@@ -200,7 +202,7 @@ enum err engine_plan(const struct engine_config *config, struct memory_plan *out
     struct kernels kernels;
     enum err err = kernels_select(config->kernels, &kernels, info);
     if (err == ERR_OK) {
-        err = gguf_open(config->model_path, &gguf, info);
+        err = checkpoint_open(config->model_path, &gguf, info);
     }
     if (err == ERR_OK) {
         err = model_open(gguf, &kernels, NULL, true, &model, info);
@@ -287,7 +289,7 @@ static enum err open_scheduler(struct engine *engine)
 static enum err open_model(struct engine *engine, struct err_info *info)
 {
     struct gguf *gguf = NULL;
-    enum err err = gguf_open(engine->config.model_path, &gguf, info);
+    enum err err = checkpoint_open(engine->config.model_path, &gguf, info);
     if (err != ERR_OK) {
         return err;
     }

@@ -3,6 +3,7 @@
 #ifndef ENGINE_LOAD_FILE_H
 #define ENGINE_LOAD_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "engine/base/err.h"
@@ -14,5 +15,19 @@ MUST_USE enum err file_open(
 /* Exactly `count` bytes; ERR_IO with the offset reached on a short read. */
 MUST_USE enum err file_read(
     int fd, uint64_t from, size_t count, void *out, const char *where, struct err_info *info);
+
+/* A folder to open files in; false when `path` is none. The caller closes *out_folder. */
+MUST_USE bool file_folder(const char *path, int *out_folder);
+/* True also when only looking fails: opening then says why. */
+bool file_exists(int folder, const char *name);
+/* file_open of a file in a folder; errors name it. */
+MUST_USE enum err file_open_in(
+    int folder, const char *name, int *out_fd, uint64_t *out_bytes, struct err_info *info);
+/* A whole small file, freed with mem_free; ERR_LIMIT past `bytes_max`. */
+MUST_USE enum err file_load_in(int folder, const char *name, size_t bytes_max, char **out_bytes,
+    size_t *out_count, struct err_info *info);
+/* The same by path, named by `where`. */
+MUST_USE enum err file_load(const char *path, const char *where, size_t bytes_max, char **out_bytes,
+    size_t *out_count, struct err_info *info);
 
 #endif

@@ -16,6 +16,7 @@
 #include "engine/engine_limits.h"
 #include "engine/load/file.h"
 #include "engine/load/gguf_internal.h"
+#include "engine/load/hub_names.h"
 
 enum {
     ARENA_BLOCK_BYTES = 1 << 16,
@@ -66,11 +67,10 @@ enum err gguf_fail(struct err_info *info, enum err code, const char *where, uint
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static struct gguf *create(void)
+struct gguf *gguf_create(void)
 {
     struct gguf *gguf = mem_alloc(MEM_OTHER, sizeof(*gguf));
     if (gguf != NULL) {
-        gguf->fd = -1;
         arena_init(&gguf->arena, MEM_OTHER, ARENA_BLOCK_BYTES,
             LIMIT_FILE_META_BYTES + ARENA_TABLE_BYTES +
                 LIMIT_FILE_STRINGS * sizeof(struct gguf_string));
@@ -94,22 +94,23 @@ static enum err finish(struct gguf *gguf, struct gguf **out_gguf, struct err_inf
 
 enum err gguf_open(const char *path, struct gguf **out_gguf, struct err_info *info)
 {
-    struct gguf *gguf = create();
+    struct gguf *gguf = gguf_create();
     if (gguf == NULL) {
         return err_set(info, ERR_NO_MEMORY, "file", "no memory to open it");
     }
-    enum err err = file_open(path, "file", &gguf->fd, &gguf->file_bytes, info);
+    enum err err = file_open(path, "file", &gguf->fds[0], &gguf->file_bytes, info);
     if (err != ERR_OK) {
         gguf_close(gguf);
         return err;
     }
+    gguf->fd_count = 1;
     return finish(gguf, out_gguf, info);
 }
 
 enum err gguf_open_memory(
     const void *bytes, size_t count, struct gguf **out_gguf, struct err_info *info)
 {
-    struct gguf *gguf = create();
+    struct gguf *gguf = gguf_create();
     if (gguf == NULL) {
         return err_set(info, ERR_NO_MEMORY, "file", "no memory to open it");
     }
@@ -124,8 +125,8 @@ void gguf_close(struct gguf *gguf)
     if (gguf == NULL) {
         return;
     }
-    if (gguf->fd >= 0) {
-        close(gguf->fd);
+    for (int32_t part = 0; part < gguf->fd_count; part++) {
+        close(gguf->fds[part]);
     }
     arena_drop(&gguf->arena);
     mem_free(gguf->buffer);
@@ -135,6 +136,11 @@ void gguf_close(struct gguf *gguf)
 uint64_t gguf_file_bytes(const struct gguf *gguf)
 {
     return gguf->file_bytes;
+}
+
+bool gguf_is_folder(const struct gguf *gguf)
+{
+    return gguf->names != NULL;
 }
 
 /* ---- metadata ------------------------------------------------------------------------------- */
@@ -349,6 +355,40 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *gguf, const char *
     return found == NULL ? NULL : *found;
 }
 
+static enum err read_bytes(const struct gguf *gguf, const struct gguf_tensor *tensor, size_t from,
+    size_t count, void *out, struct err_info *info)
+{
+    if (tensor->part < 0) {
+        memcpy(out, gguf->bytes + tensor->offset + from, count);
+        return ERR_OK;
+    }
+    return file_read(
+        gguf->fds[tensor->part], tensor->offset + from, count, out, tensor->name.bytes, info);
+}
+
+/* Where the file keeps a row: the even rows of a head lie in its first half. */
+static size_t row_in_file(const struct gguf_tensor *tensor, size_t row)
+{
+    const size_t head = (size_t)tensor->turned_rows;
+    const size_t in_head = row % head;
+    return row - in_head + in_head % 2 * (head / 2) + in_head / 2;
+}
+
+static enum err read_turned(const struct gguf *gguf, const struct gguf_tensor *tensor, size_t from,
+    size_t count, unsigned char *out, struct err_info *info)
+{
+    const size_t row_bytes = tensor->bytes / (size_t)tensor->shape[1];
+    enum err err = ERR_OK;
+    for (size_t done = 0; done < count && err == ERR_OK;) {
+        const size_t in_row = (from + done) % row_bytes;
+        const size_t piece = MIN(row_bytes - in_row, count - done);
+        const size_t row = row_in_file(tensor, (from + done) / row_bytes);
+        err = read_bytes(gguf, tensor, row * row_bytes + in_row, piece, out + done, info);
+        done += piece;
+    }
+    return err;
+}
+
 enum err gguf_read(const struct gguf *gguf, const struct gguf_tensor *tensor, size_t from,
     size_t count, void *out, struct err_info *info)
 {
@@ -357,9 +397,29 @@ enum err gguf_read(const struct gguf *gguf, const struct gguf_tensor *tensor, si
     if (count == 0) {
         return ERR_OK;
     }
-    if (gguf->fd < 0) {
-        memcpy(out, gguf->bytes + tensor->offset + from, count);
-        return ERR_OK;
+    return tensor->turned_rows > 0 ? read_turned(gguf, tensor, from, count, out, info)
+                                   : read_bytes(gguf, tensor, from, count, out, info);
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+enum err gguf_name_error(const struct gguf *gguf, enum err err, struct err_info *info)
+{
+    if (err == ERR_OK || info == NULL || gguf->names == NULL) {
+        return err;
     }
-    return file_read(gguf->fd, tensor->offset + from, count, out, tensor->name.bytes, info);
+    const struct gguf_key *key = gguf_find_key(gguf, info->where);
+    const struct gguf_tensor *tensor = gguf_find_tensor(gguf, info->where);
+    char shown[ERR_WHERE_BYTES] = "";
+    if (key != NULL && key->shown != NULL) {
+        snprintf(shown, sizeof(shown), "%s", key->shown);
+    } else if (tensor != NULL && tensor->shown != NULL) {
+        snprintf(shown, sizeof(shown), "%s", tensor->shown);
+    } else {
+        hub_names_back(gguf->names, info->where, shown, sizeof(shown));
+    }
+    if (shown[0] != '\0') {
+        memcpy(info->where, shown, sizeof(shown));
+    }
+    return err;
 }

@@ -3,6 +3,10 @@
  * every count, length, offset and type checked against the bytes left before use. Metadata is read
  * whole into memory; tensor data is read with pread, never mapped, so a file that shrinks is a load
  * error. An error names the key or the tensor.
+ *
+ * GGUF is two things: a way to lay out bytes, and names and types for what a checkpoint says and
+ * holds. The engine speaks the second. A folder of safetensors is put into the same struct when it
+ * is opened (checkpoint.h), so that whoever reads keys and tensors knows one kind of checkpoint.
  */
 #ifndef ENGINE_LOAD_GGUF_H
 #define ENGINE_LOAD_GGUF_H
@@ -67,9 +71,18 @@ struct gguf_tensor {
     enum tensor_type type;
     int32_t dims;
     int64_t shape[4]; /* shape[0] = inputs (runs fastest), unused ones are 1 */
-    uint64_t offset;  /* from the start of the file */
+    uint64_t offset;  /* from the start of its file */
     size_t bytes;
+    int32_t part; /* which file; -1 = bytes in memory */
+    /* Rows of a head whose halves the file keeps one after the other, while networks expect them
+     * interleaved (rotary positions); gguf_read turns them. 0 = rows lie as they are read. */
+    int32_t turned_rows;
+    const char *shown; /* its name in the file; NULL = `name` */
 };
+
+/* An error that names a key or a tensor in our terms gets the name it has in the files, where that
+ * is another: "config.json: num_attention_heads". Returns `err`. */
+enum err gguf_name_error(const struct gguf *gguf, enum err err, struct err_info *info);
 
 /* Opens a regular file and checks the whole directory. */
 MUST_USE enum err gguf_open(const char *path, struct gguf **out_gguf, struct err_info *info);
@@ -78,6 +91,7 @@ MUST_USE enum err gguf_open_memory(
     const void *bytes, size_t count, struct gguf **out_gguf, struct err_info *info);
 void gguf_close(struct gguf *gguf); /* NULL allowed */
 uint64_t gguf_file_bytes(const struct gguf *gguf);
+bool gguf_is_folder(const struct gguf *gguf); /* checkpoint.h */
 
 bool gguf_has(const struct gguf *gguf, const char *key);
 /* Each returns OK and writes, or leaves *out as it was (the caller's default) and returns OK when
@@ -101,7 +115,8 @@ const char *gguf_key(const struct gguf *gguf, int32_t index);
 int32_t gguf_tensor_count(const struct gguf *gguf);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, int32_t index);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *gguf, const char *name);
-/* Reads bytes [from, from + count) of a tensor; ERR_IO naming the tensor on a short read. */
+/* Reads bytes [from, from + count) of a tensor; ERR_IO naming the tensor on a short read. Where
+ * turned_rows is set these are bytes of the interleaved tensor. */
 MUST_USE enum err gguf_read(const struct gguf *gguf, const struct gguf_tensor *tensor, size_t from,
     size_t count, void *out, struct err_info *info);
 

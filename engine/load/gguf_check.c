@@ -189,6 +189,12 @@ static enum err check_split(const struct gguf *gguf, struct err_info *info)
     return err;
 }
 
+enum err gguf_sort(struct gguf *gguf, struct err_info *info)
+{
+    enum err err = sort_keys(gguf, info);
+    return err == ERR_OK ? sort_tensors(gguf, info) : err;
+}
+
 enum err gguf_check(struct gguf *gguf, struct err_info *info)
 {
     size_t alignment = 0;

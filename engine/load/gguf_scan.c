@@ -55,7 +55,7 @@ static enum err hold(struct scan *scan, uint64_t end)
     if (end <= gguf->held) {
         return ERR_OK;
     }
-    ASSERT(gguf->fd >= 0); /* bytes in memory are held from the start */
+    ASSERT(gguf->fd_count == 1); /* bytes in memory are held from the start */
     uint64_t target = MAX(end, MAX((uint64_t)READ_BYTES_FIRST, 2 * (uint64_t)gguf->held));
     target = MIN(target, MIN(gguf->file_bytes, (uint64_t)LIMIT_FILE_META_BYTES));
     unsigned char *grown = gguf->buffer == NULL ? mem_alloc(MEM_OTHER, target)
@@ -66,7 +66,7 @@ static enum err hold(struct scan *scan, uint64_t end)
     gguf->buffer = grown;
     gguf->bytes = grown;
     enum err err = file_read(
-        gguf->fd, gguf->held, target - gguf->held, grown + gguf->held, "metadata", scan->info);
+        gguf->fds[0], gguf->held, target - gguf->held, grown + gguf->held, "metadata", scan->info);
     if (err == ERR_OK) {
         gguf->held = target;
     }
@@ -354,6 +354,7 @@ static enum err scan_tensor(struct scan *scan, int32_t index)
     }
     scan->where = name;
     tensor->name = (struct gguf_string){name, strlen(name)};
+    tensor->part = scan->gguf->fd_count - 1;
     size_t count = 0;
     err = scan_shape(scan, tensor, &count);
     if (err != ERR_OK) {

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include "engine/base/assert.h"
+#include "engine/base/utf8.h"
 
 /* A struct meta_json is a json_t under another name; it is never looked into here. */
 static json_t *inner(const struct meta_json *value)
@@ -51,6 +52,23 @@ static enum err check_limits(const char *bytes, size_t count, const struct meta_
     return ERR_OK;
 }
 
+/* The parser stops behind the second of two equal keys: what lies between the last two quotes. */
+static enum err refuse_twice(
+    const char *bytes, size_t stopped_at, const char *where, struct err_info *info)
+{
+    size_t end = stopped_at;
+    while (end > 0 && bytes[end - 1] != '"') {
+        end--;
+    }
+    size_t from = end > 0 ? end - 1 : 0;
+    while (from > 0 && bytes[from - 1] != '"') {
+        from--;
+    }
+    const size_t length = end > from ? utf8_complete(bytes + from, MIN(end - 1 - from, 128)) : 0;
+    return err_set(
+        info, ERR_FORMAT, where, "the key %.*s appears twice", (int)length, bytes + from);
+}
+
 enum err meta_json_parse(const char *bytes, size_t count, const struct meta_json_limits *limits,
     const char *where, struct meta_json **out_root, struct err_info *info)
 {
@@ -64,8 +82,11 @@ enum err meta_json_parse(const char *bytes, size_t count, const struct meta_json
         return err_set(info, ERR_NO_MEMORY, where, "no memory for the JSON text");
     }
     if (root == NULL) {
-        const bool twice = json_error_code(&error) == json_error_duplicate_key;
-        err_set(info, ERR_FORMAT, where, twice ? "a key appears twice" : "invalid JSON");
+        if (json_error_code(&error) == json_error_duplicate_key) {
+            (void)refuse_twice(bytes, MIN((size_t)error.position, count), where, info);
+        } else {
+            err_set(info, ERR_FORMAT, where, "invalid JSON");
+        }
         if (info != NULL) {
             info->offset = error.position;
             info->line = error.line;

@@ -1,8 +1,8 @@
 /*
- * JSON that lies beside weights (profiles; later safetensors headers and config.json), behind a few
+ * JSON that lies beside weights (profiles, safetensors headers, config.json), behind a few
  * functions so that no other file of the engine knows the library. Size, depth and number of values
  * are checked before the parser sees a byte. Duplicate keys, NUL in strings, bad UTF-8 and trailing
- * bytes are errors with their position.
+ * bytes are errors with their position; of a duplicate key the text holds the name.
  */
 #ifndef ENGINE_LOAD_META_JSON_H
 #define ENGINE_LOAD_META_JSON_H

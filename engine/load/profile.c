@@ -98,10 +98,13 @@ static const char *name_of(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* NAME.gguf -> NAME.profile.json; other names get the ending as it is. */
+/* NAME.gguf -> NAME.profile.json; other names, of folders too, get the ending as it is. */
 static bool beside(const char *model_path, char *out, size_t bytes)
 {
-    const size_t count = strlen(model_path);
+    size_t count = strlen(model_path);
+    while (count > 1 && model_path[count - 1] == '/') {
+        count--;
+    }
     const size_t ending = strlen(".gguf");
     const bool gguf = count > ending && strcmp(model_path + count - ending, ".gguf") == 0;
     const int stem = (int)MIN(gguf ? count - ending : count, (size_t)INT_MAX);
@@ -111,25 +114,14 @@ static bool beside(const char *model_path, char *out, size_t bytes)
 
 static enum err parse_file(const char *path, struct profile *profile, struct err_info *info)
 {
-    int fd = -1;
-    uint64_t bytes = 0;
+    char *text = NULL;
+    size_t bytes = 0;
     const char *where = name_of(path);
-    enum err err = file_open(path, where, &fd, &bytes, info);
+    enum err err = file_load(path, where, PROFILE_FILE_BYTES, &text, &bytes, info);
     if (err != ERR_OK) {
         return err;
     }
-    char *text = NULL;
-    if (bytes > PROFILE_FILE_BYTES) {
-        err = err_set(info, ERR_LIMIT, where, "a profile has at most %d bytes", PROFILE_FILE_BYTES);
-    } else {
-        text = mem_alloc(MEM_OTHER, (size_t)bytes);
-        err = text == NULL ? err_set(info, ERR_NO_MEMORY, where, "no memory to read it")
-                           : file_read(fd, 0, (size_t)bytes, text, where, info);
-    }
-    close(fd);
-    if (err == ERR_OK) {
-        err = profile_parse(text, (size_t)bytes, where, profile, info);
-    }
+    err = profile_parse(text, bytes, where, profile, info);
     mem_free(text);
     profile->source = PROFILE_FILE;
     return err;

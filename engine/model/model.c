@@ -182,7 +182,7 @@ enum err model_open(const struct gguf *gguf, const struct kernels *kernels, stru
     enum err err = open_parts(model, gguf, threads, info);
     if (err != ERR_OK) {
         model_close(model);
-        return err;
+        return gguf_name_error(gguf, err, info);
     }
     *out_model = model;
     return ERR_OK;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "engine/load/checkpoint.h"
 
 enum { PAGE_SLOTS = KV_TILE, TILE_ROWS = 256, THREADS = 2 };
 
@@ -32,7 +33,7 @@ void forward_open(struct forward *forward, const char *path, const char *kernels
     struct err_info info = {0};
     *forward = (struct forward){.rows_max = rows_max};
     if (kernels_select(kernels, &forward->kernels, &info) != ERR_OK ||
-        gguf_open(path, &forward->gguf, &info) != ERR_OK ||
+        checkpoint_open(path, &forward->gguf, &info) != ERR_OK ||
         threads_open(THREADS, &forward->threads) != ERR_OK ||
         model_open(forward->gguf, &forward->kernels, forward->threads, false, &forward->model,
             &info) != ERR_OK ||

@@ -10,6 +10,7 @@ Models (.gguf), each small but whole, with a SentencePiece vocabulary of 272 pie
     tied    F32, head tied to the embeddings, 3 query heads on 1 K/V head
     rope31  F16, head of its own, 4 query heads on 2 K/V heads, Llama 3.1 rope factors
     quant   Q8_0 and Q4_1 matrices, tied
+    bf16    BF16, head of its own
 
 For each, NAME.json lists cases and NAME.bin holds float32 rows (the JSON counts floats):
     tokens, positions, context_count   in slot order: context by position, then spans by turn
@@ -32,12 +33,14 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures", "t
 POOLINGS = ["mean", "cls", "last", "weighted_mean"]
 
 F32, F16 = gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16
+BF16 = gguf.GGMLQuantizationType.BF16
 Q8_0, Q4_1 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_1
 
 MODELS = {
     "tied": dict(width=48, heads=3, heads_kv=1, ffn=64, tied=True, attn=F32, mlp=F32, embd=F32),
     "rope31": dict(width=64, heads=4, heads_kv=2, ffn=64, tied=False, attn=F16, mlp=F16, embd=F16),
     "quant": dict(width=64, heads=4, heads_kv=2, ffn=96, tied=True, attn=Q8_0, mlp=Q4_1, embd=Q8_0),
+    "bf16": dict(width=48, heads=3, heads_kv=3, ffn=64, tied=False, attn=BF16, mlp=BF16, embd=BF16),
 }
 
 # ---- model files ---------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ def dequantize(tensor):
     if tensor.tensor_type in (Type.F32, Type.F16):
         return data.astype(np.float64).reshape(shape)
     raw = data.view(np.uint8).reshape(-1)
-    if tensor.tensor_type == Type.Q8_0:  # 32 numbers: f16 scale, 32 int8
+    if tensor.tensor_type == Type.BF16:  # the upper half of a float32
+        numbers = (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    elif tensor.tensor_type == Type.Q8_0:  # 32 numbers: f16 scale, 32 int8
         blocks = raw.reshape(-1, 34)
         scale = blocks[:, :2].copy().view(np.float16).astype(np.float64)
         numbers = scale * blocks[:, 2:].copy().view(np.int8).astype(np.float64)

@@ -1,0 +1,74 @@
+/*
+ * config.json and generation_config.json of a folder, put into GGUF's keys. Networks are described
+ * by tables (hub_networks.c): what each key of config.json is called here, and which values the
+ * network computes. A key that no table knows, and a value that asks for other arithmetic, are
+ * errors naming file and key: a model is run rightly or not at all.
+ */
+#ifndef ENGINE_LOAD_HUB_CONFIG_H
+#define ENGINE_LOAD_HUB_CONFIG_H
+
+#include "engine/load/gguf_internal.h"
+#include "engine/load/hub_json.h"
+#include "engine/load/hub_names.h"
+
+struct hub_config {
+    struct hub_json json; /* config.json */
+    struct gguf *gguf;
+    const struct hub_network *network;
+    bool headed;         /* the architecture ends in a head over the vocabulary */
+    bool tied;           /* which is the embedding */
+    bool encoder;        /* sees both ways unless it says otherwise */
+    int64_t context;     /* put last: other files may lower it */
+    int64_t turned_rows; /* of a head, for names with `turned` */
+};
+
+enum hub_use {
+    HUB_INFORMS, /* anything: tells how the checkpoint came to be or was trained */
+    HUB_READ,    /* by `read` of its network or for all networks */
+    HUB_CONTEXT, /* -> hub_config.context */
+    HUB_INTEGER, /* 1..max -> key */
+    HUB_REAL,    /* -> key */
+    /* Asks for arithmetic that is not built unless it has this one value. */
+    HUB_IS_INTEGER,
+    HUB_IS_BOOL,
+    HUB_IS_WORD,     /* one of "silu|swish" */
+    HUB_IS_ALL_WORD, /* a list of nothing but that word */
+};
+
+struct hub_key {
+    const char *name; /* in config.json */
+    enum hub_use use;
+    const char *to; /* key without the network's name, or words */
+    int32_t number; /* max, or the one value */
+    bool required;
+};
+
+struct hub_network {
+    const char *model_type; /* in config.json */
+    const char *name;       /* general.architecture */
+    const char *architectures[4];
+    const struct hub_key *keys;
+    size_t key_count;
+    struct hub_names names;
+    enum err (*read)(struct hub_config *config); /* what a table does not say; may be NULL */
+};
+
+/* NULL when there is no such network. */
+const struct hub_network *hub_network_find(const char *model_type);
+/* Keys of every network. NULL when none has this name. */
+const struct hub_key *hub_common_find(const char *name);
+
+/* Puts keys into gguf. *out is closed by hub_config_close. */
+MUST_USE enum err hub_config_open(
+    int folder, struct gguf *gguf, struct hub_config *out, struct err_info *info);
+void hub_config_close(struct hub_config *config);
+
+/* Puts "NETWORK.key" as found under `name` in a file. */
+MUST_USE enum err hub_put_i64(struct hub_config *config, const struct hub_json *json,
+    const char *name, const char *key, int64_t value);
+MUST_USE enum err hub_put_f64(struct hub_config *config, const struct hub_json *json,
+    const char *name, const char *key, double value);
+MUST_USE enum err hub_put_bool(struct hub_config *config, const struct hub_json *json,
+    const char *name, const char *key, bool value);
+
+#endif

@@ -1,0 +1,382 @@
+/*
+ * What folders call the sizes and tensors of each network, as tables: the facts of the checkpoints'
+ * own configuration classes, under the names that GGUF gives the same things. A table may come
+ * before its network (engine/arch): then the folder is refused for that.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "engine/load/hub_config.h"
+
+/* ---- keys that every configuration may have ------------------------------------------------- */
+
+static const struct hub_key common[] = {
+    {"architectures", HUB_READ},
+    {"model_type", HUB_READ},
+    {"bos_token_id", HUB_READ},
+    {"eos_token_id", HUB_READ},
+    {"is_causal", HUB_READ},
+    {"use_bidirectional_attention", HUB_READ},
+    {"is_decoder", HUB_IS_BOOL, NULL, 0},
+    {"is_encoder_decoder", HUB_IS_BOOL, NULL, 0},
+    {"add_cross_attention", HUB_IS_BOOL, NULL, 0},
+    {"chunk_size_feed_forward", HUB_INFORMS}, /* the same sums in pieces */
+    {"pretraining_tp", HUB_INFORMS},
+    {"_name_or_path", HUB_INFORMS},
+    {"_commit_hash", HUB_INFORMS},
+    {"_attn_implementation_autoset", HUB_INFORMS},
+    {"auto_map", HUB_INFORMS},
+    {"transformers_version", HUB_INFORMS},
+    {"transformers.js_config", HUB_INFORMS},
+    {"torch_dtype", HUB_INFORMS},
+    {"dtype", HUB_INFORMS},
+    {"unsloth_version", HUB_INFORMS},
+    {"use_cache", HUB_INFORMS},
+    {"pad_token_id", HUB_INFORMS},
+    {"sep_token_id", HUB_INFORMS},
+    {"tokenizer_class", HUB_INFORMS},
+    {"task_specific_params", HUB_INFORMS},
+    {"gradient_checkpointing", HUB_INFORMS},
+    {"initializer_range", HUB_INFORMS},
+    {"initializer_factor", HUB_INFORMS},
+    {"attention_dropout", HUB_INFORMS},
+    {"hidden_dropout_prob", HUB_INFORMS},
+    {"attention_probs_dropout_prob", HUB_INFORMS},
+    {"classifier_dropout", HUB_INFORMS},
+    {"id2label", HUB_INFORMS},
+    {"label2id", HUB_INFORMS},
+    {"num_labels", HUB_INFORMS},
+    {"problem_type", HUB_INFORMS},
+    {"finetuning_task", HUB_INFORMS},
+    {"output_attentions", HUB_INFORMS},
+    {"output_hidden_states", HUB_INFORMS},
+    {"return_dict", HUB_INFORMS},
+    /* Sampling, which a request decides. */
+    {"do_sample", HUB_INFORMS},
+    {"max_length", HUB_INFORMS},
+    {"temperature", HUB_INFORMS},
+    {"top_k", HUB_INFORMS},
+    {"top_p", HUB_INFORMS},
+    {"repetition_penalty", HUB_INFORMS},
+};
+
+/* ---- the Llama family ----------------------------------------------------------------------- */
+
+/* Sizes and switches that its members share. */
+#define DECODER_KEYS                                                                               \
+    {"hidden_size", HUB_INTEGER, "embedding_length", LIMIT_HIDDEN, true},                          \
+        {"intermediate_size", HUB_INTEGER, "feed_forward_length", LIMIT_FFN, true},                \
+        {"num_hidden_layers", HUB_INTEGER, "block_count", LIMIT_LAYERS, true},                     \
+        {"num_attention_heads", HUB_INTEGER, "attention.head_count", LIMIT_HEADS, true},           \
+        {"num_key_value_heads", HUB_INTEGER, "attention.head_count_kv", LIMIT_HEADS},              \
+        {"vocab_size", HUB_INTEGER, "vocab_size", LIMIT_VOCAB, true},                              \
+        {"max_position_embeddings", HUB_CONTEXT, NULL, LIMIT_CONTEXT, true},                       \
+        {"rms_norm_eps", HUB_REAL, "attention.layer_norm_rms_epsilon", 0, true},                   \
+        {"hidden_act", HUB_IS_WORD, "silu|swish", 0, true}, {"head_dim", HUB_READ},                \
+        {"tie_word_embeddings", HUB_READ}, {"rope_theta", HUB_READ}, {"rope_scaling", HUB_READ},   \
+        {"rope_parameters", HUB_READ},                                                             \
+    {                                                                                              \
+        "layer_types", HUB_IS_ALL_WORD, "full_attention"                                           \
+    }
+
+static const struct hub_key llama_keys[] = {
+    DECODER_KEYS,
+    {"attention_bias", HUB_IS_BOOL, NULL, 0},
+    {"mlp_bias", HUB_IS_BOOL, NULL, 0},
+    {"rope_interleaved", HUB_IS_BOOL, NULL, 0},
+    {"is_llama_config", HUB_INFORMS},
+};
+
+static const struct hub_key mistral_keys[] = {
+    DECODER_KEYS,
+    {"sliding_window", HUB_INTEGER, "attention.sliding_window", LIMIT_CONTEXT},
+};
+
+static const struct hub_key qwen2_keys[] = {
+    DECODER_KEYS,
+    {"use_sliding_window", HUB_IS_BOOL, NULL, 0},
+    {"sliding_window", HUB_INFORMS}, /* off by the key above */
+    {"max_window_layers", HUB_INFORMS},
+    {"use_mrope", HUB_IS_BOOL, NULL, 0},
+};
+
+static const struct hub_key qwen3_keys[] = {
+    DECODER_KEYS,
+    {"attention_bias", HUB_IS_BOOL, NULL, 0},
+    {"use_sliding_window", HUB_IS_BOOL, NULL, 0},
+    {"sliding_window", HUB_INFORMS},
+    {"max_window_layers", HUB_INFORMS},
+};
+
+#define LAYER "layers.#."
+#define DECODER_NAMES                                                                              \
+    {"token_embd.weight", "embed_tokens.weight"}, {"output_norm.weight", "norm.weight"},           \
+        {"output.weight", "lm_head.weight", .bare = true},                                         \
+        {"blk.#.attn_norm.weight", LAYER "input_layernorm.weight"},                                \
+        {"blk.#.attn_v.weight", LAYER "self_attn.v_proj.weight"},                                  \
+        {"blk.#.attn_output.weight", LAYER "self_attn.o_proj.weight"},                             \
+        {"blk.#.ffn_norm.weight", LAYER "post_attention_layernorm.weight"},                        \
+        {"blk.#.ffn_gate.weight", LAYER "mlp.gate_proj.weight"},                                   \
+        {"blk.#.ffn_up.weight", LAYER "mlp.up_proj.weight"},                                       \
+        {"blk.#.ffn_down.weight", LAYER "mlp.down_proj.weight"},                                   \
+    {                                                                                              \
+        NULL, LAYER "self_attn.rotary_emb.inv_freq"                                                \
+    }
+
+static const struct hub_name llama_names[] = {
+    DECODER_NAMES,
+    {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight", .turned = true},
+    {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight", .turned = true},
+};
+
+static const struct hub_name qwen2_names[] = {
+    DECODER_NAMES,
+    {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight"},
+    {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight"},
+    {"blk.#.attn_q.bias", LAYER "self_attn.q_proj.bias"},
+    {"blk.#.attn_k.bias", LAYER "self_attn.k_proj.bias"},
+    {"blk.#.attn_v.bias", LAYER "self_attn.v_proj.bias"},
+};
+
+static const struct hub_name qwen3_names[] = {
+    DECODER_NAMES,
+    {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight"},
+    {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight"},
+    {"blk.#.attn_q_norm.weight", LAYER "self_attn.q_norm.weight"},
+    {"blk.#.attn_k_norm.weight", LAYER "self_attn.k_norm.weight"},
+};
+#undef LAYER
+
+/* Rope of a configuration: where the object is and what it says. */
+struct rope {
+    struct hub_json json;
+    const char *type;
+    double theta, factor, low, high, original;
+};
+
+/* Keys of the object; those of scalings that are not built are refused with their type. */
+static enum err check_rope_keys(const struct rope *rope)
+{
+    static const char *const known[] = {"type", "rope_type", "rope_theta", "factor",
+        "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+    void *cursor = NULL;
+    const char *key;
+    const struct meta_json *value;
+    while (meta_json_next(rope->json.value, &cursor, &key, &value)) {
+        size_t i = 0;
+        while (i < ARRAY_COUNT(known) && strcmp(known[i], key) != 0) {
+            i++;
+        }
+        if (i == ARRAY_COUNT(known) && hub_find(&rope->json, key) != NULL) {
+            return hub_fail(&rope->json, ERR_UNSUPPORTED, key,
+                "the key is not known and could change the results");
+        }
+    }
+    return ERR_OK;
+}
+
+/* Long waves are stretched by `factor`, short ones kept, those between blended (Llama 3.1). */
+static enum err put_llama3(struct hub_config *config, const struct rope *rope, int64_t head_dim)
+{
+    float divisors[LIMIT_HEAD_DIM / 2];
+    const size_t pairs = (size_t)head_dim / 2;
+    if (!(rope->factor >= 1 && rope->low > 0 && rope->high > rope->low && rope->original >= 1 &&
+            rope->theta > 1)) {
+        return hub_fail(
+            &rope->json, ERR_FORMAT, "rope_type", "the numbers beside it give no frequencies");
+    }
+    for (size_t i = 0; i < pairs; i++) {
+        const double wave = 2 * acos(-1) * pow(rope->theta, 2 * (double)i / (double)head_dim);
+        const double blend =
+            fmin(fmax((rope->original / wave - rope->low) / (rope->high - rope->low), 0), 1);
+        divisors[i] = (float)(1 / ((1 - blend) / rope->factor + blend));
+    }
+    return gguf_put_vector(config->gguf, "rope_freqs.weight", divisors, pairs, config->json.info);
+}
+
+static enum err put_rope(struct hub_config *config, struct rope *rope, int64_t head_dim)
+{
+    const struct {
+        const char *key;
+        double *out;
+        bool llama3;
+    } numbers[] = {
+        {"factor", &rope->factor, false},
+        {"low_freq_factor", &rope->low, true},
+        {"high_freq_factor", &rope->high, true},
+        {"original_max_position_embeddings", &rope->original, true},
+    };
+    const bool linear = strcmp(rope->type, "linear") == 0;
+    const bool llama3 = strcmp(rope->type, "llama3") == 0;
+    if (strcmp(rope->type, "default") == 0) {
+        return ERR_OK;
+    }
+    if (!linear && !llama3) {
+        return hub_fail(&rope->json, ERR_UNSUPPORTED,
+            hub_find(&rope->json, "rope_type") != NULL ? "rope_type" : "type",
+            "only \"default\", \"linear\" and \"llama3\" are built");
+    }
+    enum err err = ERR_OK;
+    for (size_t i = 0; i < ARRAY_COUNT(numbers) && err == ERR_OK; i++) {
+        err = hub_real(&rope->json, numbers[i].key, llama3 || !numbers[i].llama3, numbers[i].out);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    return llama3 ? put_llama3(config, rope, head_dim)
+                  : hub_put_f64(config, &rope->json, "factor", "rope.scaling.factor", rope->factor);
+}
+
+static enum err read_rope(struct hub_config *config, int64_t head_dim)
+{
+    struct rope rope = {.type = "default", .theta = 10000};
+    const char *names[] = {"rope_parameters", "rope_scaling"}; /* the newer first */
+    enum err err = hub_real(&config->json, "rope_theta", false, &rope.theta);
+    const struct hub_json *theta_in = &config->json;
+    const bool newer = hub_find(&config->json, names[0]) != NULL;
+    if (err == ERR_OK) {
+        err = hub_inner(&config->json, names[newer ? 0 : 1], META_JSON_OBJECT, &rope.json);
+    }
+    if (err == ERR_OK && rope.json.value != NULL) {
+        err = hub_string(&rope.json, "type", false, &rope.type);
+        if (err == ERR_OK) {
+            err = hub_string(&rope.json, "rope_type", false, &rope.type);
+        }
+        if (err == ERR_OK && hub_find(&rope.json, "rope_theta") != NULL) {
+            err = hub_real(&rope.json, "rope_theta", true, &rope.theta);
+            theta_in = &rope.json;
+        }
+        if (err == ERR_OK) {
+            err = put_rope(config, &rope, head_dim);
+        }
+        if (err == ERR_OK) {
+            err = check_rope_keys(&rope);
+        }
+    }
+    return err == ERR_OK ? hub_put_f64(config, theta_in, "rope_theta", "rope.freq_base", rope.theta)
+                         : err;
+}
+
+/* Tied heads, the size of a head and rope. The table has checked the sizes. */
+static enum err read_decoder(struct hub_config *config)
+{
+    const struct hub_json *json = &config->json;
+    int64_t hidden = 0;
+    int64_t heads = 0;
+    int64_t head_dim = 0;
+    enum err err = hub_bool(json, "tie_word_embeddings", &config->tied);
+    if (err == ERR_OK) {
+        err = hub_integer(json, "hidden_size", true, 1, LIMIT_HIDDEN, &hidden);
+    }
+    if (err == ERR_OK) {
+        err = hub_integer(json, "num_attention_heads", true, 1, LIMIT_HEADS, &heads);
+    }
+    if (err == ERR_OK) {
+        err = hub_integer(json, "head_dim", false, 1, LIMIT_HEAD_DIM, &head_dim);
+    }
+    if (err == ERR_OK && head_dim > 0) {
+        err = hub_put_i64(config, json, "head_dim", "attention.key_length", head_dim);
+    }
+    if (err == ERR_OK && head_dim == 0) {
+        head_dim = hidden / heads;
+        if (hidden % heads != 0 || head_dim > LIMIT_HEAD_DIM) {
+            err = hub_fail(json, ERR_FORMAT, "num_attention_heads",
+                "cannot share a width of %d, and no head_dim is given", (int)hidden);
+        }
+    }
+    if (err == ERR_OK && head_dim % 2 != 0) {
+        err = hub_fail(json, ERR_FORMAT, "num_attention_heads",
+            "an odd number, %d, of numbers of a head cannot rotate", (int)head_dim);
+    }
+    config->turned_rows = head_dim;
+    return err == ERR_OK ? read_rope(config, head_dim) : err;
+}
+
+/* ---- BERT ----------------------------------------------------------------------------------- */
+
+static const struct hub_key bert_keys[] = {
+    {"hidden_size", HUB_INTEGER, "embedding_length", LIMIT_HIDDEN, true},
+    {"intermediate_size", HUB_INTEGER, "feed_forward_length", LIMIT_FFN, true},
+    {"num_hidden_layers", HUB_INTEGER, "block_count", LIMIT_LAYERS, true},
+    {"num_attention_heads", HUB_INTEGER, "attention.head_count", LIMIT_HEADS, true},
+    {"vocab_size", HUB_INTEGER, "vocab_size", LIMIT_VOCAB, true},
+    {"max_position_embeddings", HUB_CONTEXT, NULL, LIMIT_CONTEXT, true},
+    {"layer_norm_eps", HUB_REAL, "attention.layer_norm_epsilon", 0, true},
+    {"hidden_act", HUB_IS_WORD, "gelu", 0, true},
+    {"position_embedding_type", HUB_IS_WORD, "absolute"},
+    {"type_vocab_size", HUB_INTEGER, "token_type_count", 16, true},
+    {"tie_word_embeddings", HUB_INFORMS}, /* no head is read */
+};
+
+#define LAYER "encoder.layer.#."
+#define BOTH(ours, theirs)                                                                         \
+    {ours ".weight", theirs ".weight"},                                                            \
+    {                                                                                              \
+        ours ".bias", theirs ".bias"                                                               \
+    }
+static const struct hub_name bert_names[] = {
+    {"token_embd.weight", "embeddings.word_embeddings.weight"},
+    {"position_embd.weight", "embeddings.position_embeddings.weight"},
+    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+    BOTH("token_embd_norm", "embeddings.LayerNorm"),
+    BOTH("blk.#.attn_q", LAYER "attention.self.query"),
+    BOTH("blk.#.attn_k", LAYER "attention.self.key"),
+    BOTH("blk.#.attn_v", LAYER "attention.self.value"),
+    BOTH("blk.#.attn_output", LAYER "attention.output.dense"),
+    BOTH("blk.#.attn_output_norm", LAYER "attention.output.LayerNorm"),
+    BOTH("blk.#.ffn_up", LAYER "intermediate.dense"),
+    BOTH("blk.#.ffn_down", LAYER "output.dense"),
+    BOTH("blk.#.layer_output_norm", LAYER "output.LayerNorm"),
+    {NULL, "embeddings.position_ids"},
+    /* A layer for the sentence pairs of its training, read by no pooling. */
+    {NULL, "pooler.dense.weight"},
+    {NULL, "pooler.dense.bias"},
+};
+#undef LAYER
+#undef BOTH
+
+static enum err read_bert(struct hub_config *config)
+{
+    config->encoder = true;
+    return ERR_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+#define TABLES(keys, prefix, names)                                                                \
+    keys, ARRAY_COUNT(keys),                                                                       \
+    {                                                                                              \
+        prefix, names, ARRAY_COUNT(names)                                                          \
+    }
+
+static const struct hub_network networks[] = {
+    {"llama", "llama", {"LlamaForCausalLM", "LlamaModel"},
+        TABLES(llama_keys, "model.", llama_names), read_decoder},
+    {"mistral", "llama", {"MistralForCausalLM", "MistralModel"},
+        TABLES(mistral_keys, "model.", llama_names), read_decoder},
+    {"qwen2", "qwen2", {"Qwen2ForCausalLM", "Qwen2Model"},
+        TABLES(qwen2_keys, "model.", qwen2_names), read_decoder},
+    {"qwen3", "qwen3", {"Qwen3ForCausalLM", "Qwen3Model"},
+        TABLES(qwen3_keys, "model.", qwen3_names), read_decoder},
+    {"bert", "bert", {"BertModel"}, TABLES(bert_keys, "bert.", bert_names), read_bert},
+};
+
+const struct hub_network *hub_network_find(const char *model_type)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
+        if (strcmp(networks[i].model_type, model_type) == 0) {
+            return &networks[i];
+        }
+    }
+    return NULL;
+}
+
+const struct hub_key *hub_common_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(common); i++) {
+        if (strcmp(common[i].name, name) == 0) {
+            return &common[i];
+        }
+    }
+    return NULL;
+}

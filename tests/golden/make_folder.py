@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Lay a GGUF file of the Llama family, of plain numbers (F32, F16, BF16), out as a model hub would.
+
+    python3 tests/golden/make_folder.py IN.gguf OUT [--parts N] [--scaling llama3] [--type mistral]
+
+OUT/ gets config.json, generation_config.json and model.safetensors, or N parts and their index. The
+bytes of every tensor stay; rows of q and k go back to rotate-half order, names become those of the
+hub. --scaling llama3 leaves rope_freqs.weight out and states instead what it was computed from: the
+numbers of make_tiny_llama.py. For numbers of other types write such a file first
+(tests/bench/make_models.py).
+
+Only the Python standard library, and none of our reader: a misreading shows as a failed test.
+"""
+
+import argparse
+import json
+import mmap
+import pathlib
+import struct
+
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
+           12: "d"}
+STRING, ARRAY = 8, 9
+TYPES = {0: ("F32", 4), 1: ("F16", 2), 30: ("BF16", 2)}
+NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+         "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
+         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+
+
+class Reader:
+    def __init__(self, path):
+        self.file = open(path, "rb")
+        self.bytes = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.at = 24
+        magic, version, tensors, keys = struct.unpack_from("<4sIQQ", self.bytes)
+        assert magic == b"GGUF" and version == 3
+        self.keys = dict(self.key() for _ in range(keys))
+        self.tensors = [self.tensor() for _ in range(tensors)]
+        alignment = self.keys.get("general.alignment", 32)
+        self.data_at = -(-self.at // alignment) * alignment
+
+    def number(self, kind):
+        (value,) = struct.unpack_from("<" + NUMBERS[kind], self.bytes, self.at)
+        self.at += struct.calcsize(NUMBERS[kind])
+        return value
+
+    def text(self):
+        count = self.number(10)
+        self.at += count
+        return self.bytes[self.at - count:self.at].decode(errors="replace")
+
+    def value(self, kind):
+        if kind == STRING:
+            return self.text()
+        if kind == ARRAY:
+            element, count = self.number(4), self.number(10)
+            return [self.value(element) for _ in range(count)]
+        return self.number(kind)
+
+    def key(self):
+        name = self.text()
+        return name, self.value(self.number(4))
+
+    def tensor(self):
+        name = self.text()
+        shape = [self.number(10) for _ in range(self.number(4))]
+        kind = self.number(4)
+        return name, shape, kind, self.number(10)
+
+
+def hub_name(name):
+    stem, kind = name.rsplit(".", 1)
+    if stem.startswith("blk."):
+        _, layer, part = stem.split(".")
+        return f"model.layers.{layer}.{NAMES[part]}.{kind}"
+    return f"{OUTER[stem]}.{kind}"
+
+
+def split_halves(data, rows, head):
+    """Rows of each head from even, odd, even, ... to all even ones, then all odd ones."""
+    width = len(data) // rows
+    row = [data[i * width:(i + 1) * width] for i in range(rows)]
+    order = [first + i for first in range(0, rows, head)
+             for i in list(range(0, head, 2)) + list(range(1, head, 2))]
+    return b"".join(row[i] for i in order)
+
+
+def config_of(keys, kind, tied, scaling):
+    network = keys["general.architecture"]
+    get = lambda name, default=None: keys.get(f"{network}.{name}", default)
+    config = {
+        "architectures": [CLASSES[kind] + "ForCausalLM"], "model_type": kind, "hidden_act": "silu",
+        "hidden_size": get("embedding_length"), "intermediate_size": get("feed_forward_length"),
+        "num_hidden_layers": get("block_count"), "num_attention_heads": get("attention.head_count"),
+        "num_key_value_heads": get("attention.head_count_kv", get("attention.head_count")),
+        "head_dim": get("attention.key_length"),
+        "max_position_embeddings": get("context_length"),
+        "vocab_size": get("vocab_size", len(keys["tokenizer.ggml.tokens"])),
+        "rms_norm_eps": float(f"{get('attention.layer_norm_rms_epsilon'):.7g}"),
+        "rope_theta": get("rope.freq_base", 10000.0), "rope_scaling": scaling,
+        "tie_word_embeddings": tied, "bos_token_id": keys.get("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": keys.get("tokenizer.ggml.eos_token_id"), "torch_dtype": "float32",
+    }
+    if kind == "mistral":
+        config["sliding_window"] = get("attention.sliding_window")
+    if kind in ("qwen2", "qwen3"):
+        config |= {"use_sliding_window": False, "sliding_window": 4, "max_window_layers": 1}
+    if kind in ("llama", "qwen3"):
+        config["attention_bias"] = False
+    return config
+
+
+def write_part(path, tensors, make):
+    """tensors: [(name, dtype, shape, bytes)]; make(name) gives the data."""
+    entries, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, dtype, shape, size in tensors:
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        for name, *_ in tensors:
+            file.write(make(name))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("gguf")
+    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--scaling", choices=["llama3"])
+    parser.add_argument("--type", help="model_type, where it is not the GGUF's architecture")
+    arguments = parser.parse_args()
+    reader = Reader(arguments.gguf)
+    out = arguments.out
+    out.mkdir(parents=True, exist_ok=True)
+    network = reader.keys["general.architecture"]
+    heads = reader.keys[network + ".attention.head_count"]
+    head = reader.keys.get(network + ".attention.key_length",
+                           reader.keys[network + ".embedding_length"] // heads)
+    tensors, places = [], {}
+    for name, shape, kind, offset in reader.tensors:
+        if name == "rope_freqs.weight" and arguments.scaling:
+            continue
+        dtype, width = TYPES[kind]
+        size = width
+        for extent in shape:
+            size *= extent
+        places[hub_name(name)] = (name, reader.data_at + offset, size, shape)
+        tensors.append((hub_name(name), dtype, shape[::-1], size))
+
+    def make(name):
+        ours, at, size, shape = places[name]
+        data = reader.bytes[at:at + size]
+        turned = network == "llama" and ours.endswith(("attn_q.weight", "attn_k.weight"))
+        return split_halves(data, shape[1], head) if turned else data
+
+    tied = all(name != "lm_head.weight" for name, *_ in tensors)
+    config = config_of(reader.keys, arguments.type or network, tied,
+                       LLAMA3 if arguments.scaling else None)
+    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    ends = {key: config[key] for key in ("bos_token_id", "eos_token_id")}
+    (out / "generation_config.json").write_text(json.dumps(ends) + "\n")
+    if arguments.parts == 1:
+        write_part(out / "model.safetensors", tensors, make)
+        return
+    weight_map, total = {}, len(tensors)
+    for part in range(arguments.parts):
+        file = f"model-{part + 1:05}-of-{arguments.parts:05}.safetensors"
+        mine = tensors[part * total // arguments.parts:(part + 1) * total // arguments.parts]
+        weight_map |= {name: file for name, *_ in mine}
+        write_part(out / file, mine, make)
+    index = {"metadata": {"total_size": sum(t[3] for t in tensors)}, "weight_map": weight_map}
+    (out / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+/*
+ * Goal: a folder of safetensors and the GGUF file with the same numbers are the same model, bit by
+ * bit, on every rung of kernels.
+ * Method: pairs given as arguments (GGUF FOLDER ...), written by make_folder.py. Everything a
+ * network takes from either must agree, then logits of a causal text, of one that sees itself both
+ * ways, and of a text filled at a gap; no tolerance.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "tests/golden/forward_helper.h"
+
+enum { TOKENS = 40, ROWS_MAX = 128 };
+
+static int pair_count;
+static char **pairs;
+
+static void compare_info(const struct model_info *file, const struct model_info *folder)
+{
+    assert_string_equal(folder->architecture, file->architecture);
+    assert_string_equal(folder->weights_type, file->weights_type);
+    assert_int_equal(folder->layers, file->layers);
+    assert_int_equal(folder->hidden, file->hidden);
+    assert_int_equal(folder->heads, file->heads);
+    assert_int_equal(folder->heads_kv, file->heads_kv);
+    assert_int_equal(folder->head_dim, file->head_dim);
+    assert_int_equal(folder->ffn, file->ffn);
+    assert_int_equal(folder->vocab, file->vocab);
+    assert_int_equal(folder->context_trained, file->context_trained);
+    assert_int_equal(folder->parameters, file->parameters);
+}
+
+/* Hidden states and logits of three sequences, [3 * TOKENS] rows. */
+static void run(const char *path, const char *rung, struct forward *forward, float **out_logits)
+{
+    static const int32_t contexts[] = {0, TOKENS, TOKENS / 2};
+    struct forward_sequence sequences[ARRAY_COUNT(contexts)];
+    int32_t tokens[TOKENS];
+    forward_open(forward, path, rung, KV_F32, ROWS_MAX);
+    const size_t width = (size_t)forward->width;
+    const int32_t rows = TOKENS * (int32_t)ARRAY_COUNT(contexts);
+    float *hidden = calloc((size_t)rows * width, sizeof(float));
+    *out_logits = calloc((size_t)rows * (size_t)forward->vocab, sizeof(float));
+    assert_non_null(hidden);
+    assert_non_null(*out_logits);
+    for (int32_t i = 0; i < TOKENS; i++) {
+        tokens[i] = (i * 7919 + 11) % forward->vocab;
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(contexts); i++) {
+        sequences[i] = (struct forward_sequence){.tokens = tokens,
+            .count = TOKENS,
+            .context_count = contexts[i],
+            .read_count = TOKENS,
+            .hidden = hidden + i * TOKENS * width};
+    }
+    forward_run(forward, sequences, (int32_t)ARRAY_COUNT(contexts));
+    forward_logits(forward, hidden, rows, *out_logits);
+    free(hidden);
+}
+
+static void check_pair(const char *file_path, const char *folder_path, const char *rung)
+{
+    struct forward file;
+    struct forward folder;
+    float *expected = NULL;
+    float *logits = NULL;
+    run(file_path, rung, &file, &expected);
+    run(folder_path, rung, &folder, &logits);
+    compare_info(model_info(file.model), model_info(folder.model));
+    assert_int_equal(model_bytes(folder.model), model_bytes(file.model));
+    const size_t bytes = 3 * TOKENS * (size_t)file.vocab * sizeof(float);
+    if (memcmp(logits, expected, bytes) != 0) {
+        fail_msg("%s and %s differ on %s", file_path, folder_path, rung);
+    }
+    free(expected);
+    free(logits);
+    forward_close(&file);
+    forward_close(&folder);
+}
+
+static void test_same_bits(void **state)
+{
+    assert_true(pair_count > 0);
+    for (int i = 0; i < pair_count; i++) {
+        for (const char *const *rung = kernels_available(); *rung != NULL; rung++) {
+            struct kernels kernels;
+            assert_int_equal(kernels_select(*rung, &kernels, NULL), ERR_OK);
+            if (kernels.deterministic) {
+                check_pair(pairs[2 * i], pairs[2 * i + 1], *rung);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits)};
+    pair_count = (argc - 1) / 2;
+    pairs = argv + 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
