@@ -48,7 +48,7 @@ void rig_open(struct rig *rig, struct tiny *tiny, struct rig_config config)
     fill_seq(&rig->seqs[2], 2, 45, 33);
     fill_infill(&rig->seqs[3]);
     fill_seq(&rig->seqs[4], 4, 1, 0);
-    fill_seq(&rig->seqs[5], 5, 270, 0);
+    fill_seq(&rig->seqs[5], 5, config.long_rows > 0 ? config.long_rows : 270, 0);
     size_t numbers = (size_t)RIG_SLOTS * (size_t)info->hidden;
     for (int32_t i = 0; i < RIG_SEQS; i++) {
         struct rig_seq *seq = &rig->seqs[i];

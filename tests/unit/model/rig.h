@@ -8,7 +8,7 @@
 
 #include "tests/unit/model/tiny_llama.h"
 
-enum { RIG_SEQS = 6, RIG_SLOTS = 320, RIG_ROWS = RIG_SEQS * RIG_SLOTS };
+enum { RIG_SEQS = 6, RIG_SLOTS = 544, RIG_ROWS = RIG_SEQS * RIG_SLOTS };
 
 struct rig_seq {
     int32_t count, context_count;
@@ -37,10 +37,11 @@ struct rig {
 struct rig_config {
     int32_t tile_rows, page_slots, threads;
     enum kv_type type;
+    int32_t long_rows; /* of sequence 5; 0: enough for two parts of attention */
 };
 
 /* Sequences: 0 causal, 1 bidirectional, 2 prefix-LM, 3 infill with two gaps, 4 one token,
- * 5 causal over many K/V tiles and two parts of attention. */
+ * 5 causal over many K/V tiles and several parts of attention. */
 void rig_open(struct rig *rig, struct tiny *tiny, struct rig_config config);
 void rig_close(struct rig *rig);
 /* Adds rows [from, to) of a sequence as one run; `read` asks for their final hidden states. */

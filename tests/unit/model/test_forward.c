@@ -190,6 +190,35 @@ static void test_units(void **state)
     world_close(&world);
 }
 
+/* ---- parts --------------------------------------------------------------------------------- */
+
+/* Rows that are decoded are cut into parts, which threads compute in any order; two would give the
+ * same bits joined either way round, so these see three. */
+static void test_parts_of_attention(void **state)
+{
+    static struct world world;
+    static struct rig whole, cut;
+    enum { LONG = 2 * ATTENTION_PART + 20, DECODED = 15 };
+    struct rig_config config = alone_config;
+    world_open(&world, NULL, TENSOR_Q8_0);
+    config.long_rows = LONG;
+    rig_open(&whole, &world.tiny, config);
+    rig_add(&whole, 5, 0, LONG, true);
+    rig_run(&whole, -1, -1);
+    config.threads = 3;
+    rig_open(&cut, &world.tiny, config);
+    rig_add(&cut, 5, 0, LONG - DECODED, true);
+    rig_run(&cut, -1, -1);
+    for (int32_t slot = LONG - DECODED; slot < LONG; slot++) {
+        rig_add(&cut, 5, slot, slot + 1, true);
+        rig_run(&cut, -1, -1);
+    }
+    rig_assert_same(&whole, &cut, 5);
+    rig_close(&whole);
+    rig_close(&cut);
+    world_close(&world);
+}
+
 /* ---- reads --------------------------------------------------------------------------------- */
 
 /* Rows nobody reads are not finished, yet their K and V are stored: later rows see them. */
@@ -380,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_mixed_batch),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_units),
+        cmocka_unit_test(test_parts_of_attention),
         cmocka_unit_test(test_unread_rows),
         cmocka_unit_test(test_scattered_reads),
         cmocka_unit_test(test_reads_in_place),
