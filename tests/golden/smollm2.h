@@ -46,8 +46,11 @@ struct smollm2 {
  * absent. Returns main's exit status. */
 int smollm2_main(const struct CMUnitTest *tests, size_t test_count);
 
-/* STEM.jsonl, and STEM_f32.bin as rows of `width`; both of the caller's to free. */
+/* STEM.jsonl, and STEM_f32.bin as rows of `width`; both of the caller's to free. Under a sanitizer,
+ * which looks at the code and not at the numbers, one line of eight. */
 json_t *smollm2_lines(const char *stem);
 float *smollm2_rows(const char *stem, size_t width, size_t *out_rows);
+/* Fails unless each of `rows` rows was compared, or as few as under a sanitizer. */
+void smollm2_check_rows(size_t compared, size_t rows);
 
 #endif

@@ -1,4 +1,5 @@
-"""Deadlines are total: a peer that drips bytes is cut as surely as one that sends nothing.
+"""Deadlines are total: a peer that drips bytes is cut as surely as one that sends nothing. And a
+stream with nothing to send is kept alive.
 
 Method: one server, every slow client in a thread of its own, all at once, so that the file takes as
 long as the longest deadline (about 30 s). A good client's latency is watched meanwhile.
@@ -8,7 +9,7 @@ import unittest
 
 from harness import Client, Server, all_at_rest, request, together, wait_for
 
-HEAD_S, BODY_S, QUEUE_S, DROP_S = 10, 30, 30, 2
+HEAD_S, BODY_S, QUEUE_S, DROP_S, PING_S = 10, 30, 30, 2, 15
 
 
 class Deadlines(unittest.TestCase):
@@ -41,7 +42,7 @@ class Deadlines(unittest.TestCase):
                 pass
         except ConnectionResetError:
             pass
-        self.assertAlmostEqual(time.monotonic() - began, seconds, delta=1.2)
+        self.assertAlmostEqual(time.monotonic() - began, seconds, delta=1.5)
         self.assertTrue(client.held.startswith(b"HTTP/1.1 408 "), client.held[:200])
         self.assertEqual(client.held.count(b"HTTP/1.1"), 1)
         self.assertIn({"llama": b'"code":408', "tei": b'"error_type":"http"'}[dialect], client.held)
@@ -99,6 +100,21 @@ class Deadlines(unittest.TestCase):
             self.assertAlmostEqual(time.monotonic() - began, DROP_S, delta=0.5)
             self.assertTrue(client.at_end())
 
+    def first_ping(self):
+        """A stream with nothing to say commits itself with a ping; failures are frames from then
+        on."""
+        with Client(self.server.port, timeout=25) as client:
+            began = time.monotonic()
+            client.send_request("POST", "/generate_stream", {
+                "tokens": 2, "prompt_ms": (PING_S + 1) * 1000, "fail": "non_finite",
+                "fail_after": 0})
+            self.assertEqual(client.head().status, 200)
+            self.assertAlmostEqual(time.monotonic() - began, PING_S, delta=0.5)
+            frames = list(client.frames())
+            self.assertEqual(frames[0], ": ping")
+            self.assertIn('"error_type":"backend"', frames[1])
+            self.assertEqual(len(frames), 2)
+
     def queued(self):
         """One sequence, taken for longer than a job may wait for it."""
         with Server("--sequences", "1") as server:
@@ -124,8 +140,8 @@ class Deadlines(unittest.TestCase):
         with self.server:
             together([self.silent] * 50 + [self.dripped_head] * 20 +
                      [self.second_head, self.silent_body, self.silent_body, self.dripped_chunks,
-                      self.stuck_after_continue, self.refused_and_slow, self.queued,
-                      self.good_client])
+                      self.stuck_after_continue, self.refused_and_slow, self.first_ping,
+                      self.queued, self.good_client])
             wait_for(lambda: all_at_rest(self.server), "gauges at zero")
             values = self.server.metrics()
             self.assertEqual(values['magnetd_http_requests_total{route="none",code="408"}'], 71)

@@ -90,17 +90,6 @@ class Streams(unittest.TestCase):
             self.assertIn('"error_type":"timeout"', frames[-1])
             self.assertEqual(sum("error" in frame for frame in frames), 1)
 
-    def test_first_ping_commits_and_failures_become_frames(self):
-        body = {"tokens": 2, "prompt_ms": 16000, "fail": "non_finite", "fail_after": 0}
-        with self.open(body, timeout=25) as client:
-            began = time.monotonic()
-            self.assertEqual(client.head().status, 200)
-            self.assertAlmostEqual(time.monotonic() - began, 15, delta=0.5)
-            frames = list(client.frames())
-            self.assertEqual(frames[0], ": ping")
-            self.assertIn('"error_type":"backend"', frames[1])
-            self.assertEqual(len(frames), 2)
-
     def test_slow_reader_pauses_its_own_stream_only(self):
         """64 MB of frames for a client that does not read: what is held stays near its bound, the
         neighbour is not slowed, and what is read later is complete."""
