@@ -1,12 +1,29 @@
 /*
- * See choice.h. What surprises: there is no list of all cuts. Sixteen times the best cut
- * that may still be taken is looked for, which needs no memory and decides ties by order alone.
+ * See choice.h. What surprises: there is no list of all cuts. So many times as cuts are wanted, the
+ * best that may still be taken is looked for, which needs no memory and decides ties by order
+ * alone.
  */
 #include "api/choice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include "engine/base/assert.h"
+
+void choice_offer(struct choice_branches *branches, const struct choice_branch *branch)
+{
+    int32_t at = branches->count;
+    while (at > 0 && branches->list[at - 1].total < branch->total) {
+        at--;
+    }
+    if (at == branches->count_max) {
+        return;
+    }
+    int32_t moved = MIN(branches->count, branches->count_max - 1) - at;
+    memmove(&branches->list[at + 1], &branches->list[at], (size_t)moved * sizeof(*branch));
+    branches->list[at] = *branch;
+    branches->count = at + moved + 1;
+}
 
 static int32_t bytes_of(const struct choice_candidate *candidates, const struct choice_cut *cut)
 {
@@ -21,52 +38,70 @@ static bool same_text(const struct choice_candidate *candidates, const struct ch
            memcmp(candidates[a->candidate].text, candidates[b->candidate].text, (size_t)bytes) == 0;
 }
 
-static bool may_take(const struct choice_candidate *candidates, const struct choice_cut *kept,
+static bool is_new(const struct choice_candidate *candidates, const struct choice_cut *kept,
     int32_t count, const struct choice_cut *cut)
 {
-    int32_t of_one = 0;
     for (int32_t i = 0; i < count; i++) {
-        of_one += kept[i].candidate == cut->candidate;
         if (same_text(candidates, &kept[i], cut)) {
             return false;
         }
     }
-    return of_one < CHOICE_OF_ONE;
+    return true;
 }
 
-int32_t choice_keep(const struct choice_candidate *candidates, int32_t count,
-    struct choice_cut out_cuts[CHOICE_KEPT])
+static double sum(const float *values, int32_t count)
 {
-    int32_t kept = 0;
-    for (bool found = true; found && kept < CHOICE_KEPT; kept += found) {
-        float best = 0;
-        found = false;
-        for (int32_t c = 0; c < count; c++) {
-            const struct choice_candidate *candidate = &candidates[c];
-            for (int32_t n = candidate->from; n <= candidate->to; n++) {
-                const struct choice_cut cut = {c, n};
-                if (candidate->ends[n] >= 0 && (!found || candidate->firsts[n] > best) &&
-                    may_take(candidates, out_cuts, kept, &cut)) {
-                    best = candidate->firsts[n];
-                    out_cuts[kept] = cut;
-                    found = true;
-                }
+    double total = 0;
+    for (int32_t i = 0; i < count; i++) {
+        total += (double)values[i];
+    }
+    return total;
+}
+
+/* The best cut that is not kept yet. */
+static bool next_cut(const struct choice_candidate *candidates, int32_t count,
+    const struct choice_cut *kept, int32_t kept_count, struct choice_cut *out_cut)
+{
+    double best = 0;
+    bool found = false;
+    for (int32_t c = 0; c < count; c++) {
+        const struct choice_candidate *candidate = &candidates[c];
+        double fill = 0;
+        for (int32_t n = 0; n <= candidate->to; n++) {
+            const struct choice_cut cut = {c, n};
+            fill += n > 0 ? (double)candidate->logprobs[n - 1] : 0;
+            if (n < candidate->from || candidate->ends[n] < 0) {
+                continue;
+            }
+            double total = fill + (double)candidate->firsts[n];
+            if ((!found || total > best) && is_new(candidates, kept, kept_count, &cut)) {
+                best = total;
+                *out_cut = cut;
+                found = true;
             }
         }
+    }
+    return found;
+}
+
+int32_t choice_keep(const struct choice_candidate *candidates, int32_t count, int32_t wanted,
+    struct choice_cut out_cuts[CHOICE_SCORED_MAX])
+{
+    int32_t kept = 0;
+    ASSERT(wanted >= 1 && wanted <= CHOICE_SCORED_MAX);
+    for (int32_t n = count > 0 ? candidates[0].to : -1; n >= 0 && n >= candidates[0].from; n--) {
+        if (candidates[0].ends[n] >= 0) {
+            out_cuts[kept++] = (struct choice_cut){0, n};
+            break;
+        }
+    }
+    while (kept < wanted && next_cut(candidates, count, out_cuts, kept, &out_cuts[kept])) {
+        kept++;
     }
     return kept;
 }
 
-static double mean(const float *values, int32_t count)
-{
-    double sum = 0;
-    for (int32_t i = 0; i < count; i++) {
-        sum += (double)values[i];
-    }
-    return count > 0 ? sum / count : 0;
-}
-
 float choice_score(const float *right, int32_t right_count, const float *fill, int32_t fill_count)
 {
-    return (float)(mean(right, right_count) + 0.3 * mean(fill, fill_count));
+    return (float)(sum(right, right_count) + sum(fill, fill_count));
 }

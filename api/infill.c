@@ -239,7 +239,7 @@ enum err infill_sampling(
     const struct infill_request *request = call->request;
     enum err err = call_sampling(call, &request->sampling, request->repeat_penalty,
         request->repeat_last_n, "", out_sampling, info);
-    if (err == ERR_OK && mode == INFILL_HYBRID && !request->sampling.has_temperature) {
+    if (err == ERR_OK && mode != INFILL_FIM && !request->sampling.has_temperature) {
         out_sampling->temperature = 0;
     }
     if (err == ERR_OK && mode == INFILL_RERANK && !request->sampling.has_seed) {

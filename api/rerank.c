@@ -47,21 +47,13 @@ static bool is_judged(const struct rerank_gap *gap)
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
-/* Without a temperature all candidates would be the greedy one. */
-static int32_t candidate_count(const struct call *call, const struct rerank_gap *gap)
-{
-    const struct infill_request *request = call->request;
-    if (!is_judged(gap)) {
-        return gap->answers;
-    }
-    return gap->sampling.temperature == 0 ? 1 : request->candidates;
-}
-
-static int32_t next_items(const struct call *call, const struct rerank_gap *gap)
+static int32_t next_items(const struct rerank_gap *gap)
 {
     switch (gap->phase) {
-    case RERANK_CANDIDATES:
-        return candidate_count(call, gap);
+    case RERANK_GREEDY:
+        return is_judged(gap) ? 1 : gap->answers;
+    case RERANK_BRANCHES:
+        return gap->branches.count;
     case RERANK_SCORES:
         return gap->fill_count;
     case RERANK_SETTLED:
@@ -70,15 +62,24 @@ static int32_t next_items(const struct call *call, const struct rerank_gap *gap)
     return 0;
 }
 
-static void candidate_items(const struct call *call, const struct rerank_gap *gap,
-    struct plan_step *step, struct plan_item *items)
+/* Alternatives that are asked of the greedy candidate. */
+static int32_t greedy_tops(const struct call *call, const struct rerank_gap *gap)
 {
     const struct infill_request *request = call->request;
+    int32_t wanted = gap->step.top_logprobs;
+    return request->candidates > 1 ? MAX(wanted, CHOICE_ALTERNATIVES) : wanted;
+}
+
+static void greedy_items(const struct call *call, const struct rerank_gap *gap,
+    struct plan_step *step, struct plan_item *items)
+{
     bool judged = is_judged(gap);
-    bool greedy = !judged && !request->sampling.has_temperature;
     *step = gap->step;
-    step->tokens_max += judged ? 1 : 0;
-    step->watch = judged ? gap->right.ids : NULL;
+    if (judged) {
+        step->tokens_max += 1;
+        step->watch = gap->right.ids;
+        step->top_logprobs = greedy_tops(call, gap);
+    }
     for (int32_t k = 0; k < gap->item_count; k++) {
         items[k] = (struct plan_item){.tokens = gap->left.ids,
             .token_count = gap->left.count,
@@ -86,10 +87,40 @@ static void candidate_items(const struct call *call, const struct rerank_gap *ga
             .step_count = 1,
             .sampling = gap->sampling};
         items[k].sampling.sample_index = (uint32_t)k;
-        if (greedy || (judged && k == 0)) {
+        if (judged) {
             items[k].sampling.temperature = 0;
         }
     }
+}
+
+/* Left, then the greedy candidate up to the branch, then the branch's token. */
+static enum err branch_items(struct call *call, const struct rerank_gap *gap,
+    struct plan_step *steps, struct plan_item *items, struct err_info *info)
+{
+    enum err err = ERR_OK;
+    for (int32_t k = 0; err == ERR_OK && k < gap->item_count; k++) {
+        const struct choice_branch *branch = &gap->branches.list[k];
+        int32_t own = branch->at + 1;
+        int32_t token = branch->token;
+        const struct call_ids begin = {gap->candidates[0].tokens.ids, branch->at};
+        const struct call_ids other = {&token, 1};
+        struct call_ids prompt;
+        err = call_join(call, &gap->left, &begin, &prompt, info);
+        if (err == ERR_OK) {
+            err = call_join(call, &prompt, &other, &prompt, info);
+        }
+        steps[k] = gap->step;
+        steps[k].tokens_max += 1 - own;
+        steps[k].tokens_min = MAX(steps[k].tokens_min - own, 0);
+        steps[k].watch = gap->right.ids;
+        items[k] = (struct plan_item){.tokens = prompt.ids,
+            .token_count = prompt.count,
+            .steps = &steps[k],
+            .step_count = 1,
+            .sampling = gap->sampling};
+        items[k].sampling.sample_index = (uint32_t)k + 1;
+    }
+    return err;
 }
 
 static void score_items(struct call *call, const struct rerank_gap *gap, struct plan_step *step,
@@ -108,6 +139,24 @@ static void score_items(struct call *call, const struct rerank_gap *gap, struct 
     }
 }
 
+static enum err gap_items(struct call *call, const struct rerank_gap *gap, struct plan_step *steps,
+    struct plan_item *items, struct err_info *info)
+{
+    switch (gap->phase) {
+    case RERANK_GREEDY:
+        greedy_items(call, gap, steps, items);
+        break;
+    case RERANK_BRANCHES:
+        return branch_items(call, gap, steps, items, info);
+    case RERANK_SCORES:
+        score_items(call, gap, steps, items);
+        break;
+    case RERANK_SETTLED:
+        break;
+    }
+    return ERR_OK;
+}
+
 enum err rerank_plan(
     struct call *call, struct rerank_gap *gaps, int32_t count, struct err_info *info)
 {
@@ -116,20 +165,17 @@ enum err rerank_plan(
     int32_t item_count = 0;
     for (int32_t i = 0; i < count; i++) {
         gaps[i].item_from = item_count;
-        gaps[i].item_count = next_items(call, &gaps[i]);
+        gaps[i].item_count = next_items(&gaps[i]);
         item_count += gaps[i].item_count;
     }
     ASSERT(item_count > 0);
     enum err err = call_array(call, (size_t)item_count, sizeof(*items), &items, info);
     if (err == ERR_OK) {
-        err = call_array(call, (size_t)count, sizeof(*steps), &steps, info);
+        err = call_array(call, (size_t)item_count, sizeof(*steps), &steps, info);
     }
     for (int32_t i = 0; err == ERR_OK && i < count; i++) {
-        if (gaps[i].phase == RERANK_CANDIDATES) {
-            candidate_items(call, &gaps[i], &steps[i], items + gaps[i].item_from);
-        } else if (gaps[i].phase == RERANK_SCORES) {
-            score_items(call, &gaps[i], &steps[i], items + gaps[i].item_from);
-        }
+        int32_t from = gaps[i].item_from;
+        err = gap_items(call, &gaps[i], steps + from, items + from, info);
     }
     call->plan = (struct plan){.kind = KIND_INFILL, .items = items, .item_count = item_count};
     return err;
@@ -137,102 +183,141 @@ enum err rerank_plan(
 
 /* ---- candidates ---------------------------------------------------------------------------- */
 
-/* The text of the first `count` tokens in the arena; ends[n] = its bytes after n of them, -1 where
- * a character is not whole. */
-static enum err spell(struct call *call, const int32_t *tokens, int32_t count, int32_t *ends,
-    struct bound_text *out_text, struct err_info *info)
+static struct rerank_rules rules_of(const struct rerank_gap *gap)
 {
-    struct detokenizer detokenizer;
-    struct buf text;
-    size_t bound = detokenizer_bound(call->tokenizer);
-    buf_init(&text, MEM_REQUESTS, (size_t)64 << 20);
-    detokenizer_init(&detokenizer, call->tokenizer, false, true);
-    ends[0] = 0;
-    for (int32_t i = 0; i < count; i++) {
-        char *room = buf_reserve(&text, bound);
-        if (room == NULL) {
-            break;
-        }
-        buf_took(&text, detokenizer_push(&detokenizer, tokens[i], room, bound));
-        ends[i + 1] = detokenizer.held_count == 0 ? (int32_t)text.count : -1;
-    }
-    if (count > 0 && ends[count] < 0) {
-        ends[count] = (int32_t)text.count; /* the whole text: what is not whole is dropped */
-    }
-    char *copy =
-        text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
-    *out_text = (struct bound_text){copy, (int32_t)text.count};
-    buf_free(&text);
-    return copy != NULL ? ERR_OK : call_no_memory(info);
+    return (struct rerank_rules){.step = &gap->step,
+        .spaced = gap->space.count > 0,
+        .whole = gap->whole,
+        .n_indent = gap->n_indent};
 }
 
-/* Bytes of a candidate's text that a fill may have: up to a stop string, or to a line that
- * n_indent ends. A stop string that only the dropped token completes is not in the text. */
-static int32_t text_limit(const struct rerank_gap *gap, const struct step_result *step,
-    const struct bound_text *text, int32_t shift)
+/* `count` tokens of a candidate, behind the left (rerank_filled). */
+static enum err take_cut(struct call *call, struct rerank_gap *gap, const struct choice_cut *cut,
+    bool chosen, struct err_info *info)
 {
-    bool stopped = step->finish == FINISH_STOP_STRING && step->token_count <= gap->step.tokens_max;
-    int32_t bytes = MAX(stopped ? MIN(step->text_bytes, text->count) : text->count, shift);
-    bool cut;
-    size_t visible = infill_reply_visible(
-        text->bytes + shift, (size_t)(bytes - shift), gap->n_indent, true, &cut);
-    return shift + (int32_t)visible;
+    const struct rerank_candidate *candidate = &gap->candidates[cut->candidate];
+    const struct call_ids tokens = {candidate->tokens.ids, cut->token_count};
+    struct call_ids prompt;
+    int32_t shift = gap->space.count > 0 ? 1 : 0;
+    int32_t bytes = cut->token_count > 0 ? candidate->view.ends[cut->token_count] : shift;
+    enum finish finish = candidate->finish;
+    enum err err = call_join(call, &gap->left, &tokens, &prompt, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (chosen || finish == FINISH_LENGTH) {
+        finish = cut->token_count == gap->step.tokens_max ? FINISH_LENGTH : FINISH_EOS;
+    }
+    gap->fills[gap->fill_count++] = (struct infill_fill){.text = candidate->text.bytes + shift,
+        .text_bytes = (size_t)(bytes - shift),
+        .tokens = prompt.ids + gap->left.count,
+        .logprobs = candidate->view.logprobs,
+        .token_count = cut->token_count,
+        .top = candidate->top,
+        .finish = finish,
+        .stop_index = candidate->stop_index};
+    return ERR_OK;
 }
 
-/* A finished candidate as what may be chosen from. */
-static enum err view_candidate(struct call *call, const struct rerank_gap *gap,
-    const struct step_result *step, struct choice_candidate *out, struct err_info *info)
+/* All begins anew behind the space that no candidate began with. */
+static enum err unheal(struct call *call, struct rerank_gap *gap, struct err_info *info)
 {
-    int32_t *ends = NULL;
-    struct bound_text text = {0};
-    int32_t count = MIN(infill_text_tokens(step), gap->step.tokens_max);
-    enum err err = call_array(call, (size_t)count + 1, sizeof(*ends), &ends, info);
+    enum err err = call_join(call, &gap->left, &gap->space, &gap->left, info);
+    gap->space.count = 0;
+    gap->candidate_count = 0;
+    gap->phase = RERANK_GREEDY;
+    return err;
+}
+
+static enum err choose(struct call *call, struct rerank_gap *gap, struct err_info *info)
+{
+    struct choice_candidate views[CHOICE_BRANCHES_MAX + 1];
+    struct choice_cut cuts[CHOICE_SCORED_MAX];
+    for (int32_t k = 0; k < gap->candidate_count; k++) {
+        views[k] = gap->candidates[k].view;
+    }
+    int32_t wanted = MAX(gap->answers, CHOICE_SCORED);
+    int32_t kept = choice_keep(views, gap->candidate_count, wanted, cuts);
+    bool chosen = kept > 0;
+    if (!chosen && gap->space.count > 0) {
+        return unheal(call, gap, info);
+    }
+    if (!chosen) {
+        cuts[kept++] = rerank_candidate_longest(&gap->candidates[0]);
+    }
+    enum err err = ERR_OK;
+    for (int32_t i = 0; err == ERR_OK && i < kept; i++) {
+        err = take_cut(call, gap, &cuts[i], chosen, info);
+    }
+    gap->phase = RERANK_SCORES;
+    return err;
+}
+
+static enum err take_greedy(
+    struct call *call, struct rerank_gap *gap, const struct job *job, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const struct step_result *result = &job->results[gap->item_from].steps[0];
+    const struct rerank_rules rules = rules_of(gap);
+    int32_t tops = greedy_tops(call, gap);
+    enum err err = call_array(
+        call, (size_t)request->candidates, sizeof(*gap->candidates), &gap->candidates, info);
     if (err == ERR_OK) {
-        err = spell(call, step->tokens, count, ends, &text, info);
+        err = rerank_candidate_read(
+            call, &rules, result, tops, NULL, NULL, &gap->candidates[0], info);
     }
     if (err != ERR_OK) {
         return err;
     }
-    *out = (struct choice_candidate){.text = text.bytes,
-        .ends = ends,
-        .firsts = step->watched,
-        .from = gap->whole ? gap->step.tokens_max : MAX(gap->step.tokens_min, 1),
-        .to = MIN(count, step->token_count - 1)};
-    int32_t shift = gap->space.count > 0 ? 1 : 0;
-    if (shift > 0 && (text.count == 0 || text.bytes[0] != ' ')) {
-        out->to = -1;
+    gap->candidate_count = 1;
+    gap->branches = (struct choice_branches){.count_max = (int32_t)request->candidates - 1};
+    if (gap->branches.count_max > 0 && result->finish != FINISH_TIMEOUT) {
+        rerank_candidate_branches(
+            call, &rules, &gap->candidates[0], result, tops, &gap->sampling, &gap->branches);
+    }
+    if (gap->branches.count > 0) {
+        gap->phase = RERANK_BRANCHES;
         return ERR_OK;
     }
-    int32_t limit = text_limit(gap, step, &text, shift);
-    for (int32_t n = 1; n <= count; n++) {
-        if (ends[n] > limit || (ends[n] <= shift && !gap->whole)) {
-            ends[n] = -1;
+    return choose(call, gap, info);
+}
+
+static enum err take_branches(
+    struct call *call, struct rerank_gap *gap, const struct job *job, struct err_info *info)
+{
+    const struct rerank_rules rules = rules_of(gap);
+    for (int32_t k = 0; k < gap->item_count; k++) {
+        const struct step_result *result = &job->results[gap->item_from + k].steps[0];
+        enum err err =
+            rerank_candidate_read(call, &rules, result, gap->step.top_logprobs, &gap->candidates[0],
+                &gap->branches.list[k], &gap->candidates[gap->candidate_count], info);
+        if (err != ERR_OK) {
+            return err;
         }
+        gap->candidate_count++;
     }
-    return ERR_OK;
+    return choose(call, gap, info);
 }
 
-/* No candidate has a cut: the greedy one as far as it is whole, which may be no token at all. */
-static struct choice_cut longest_cut(const struct choice_candidate *greedy)
-{
-    int32_t n = MAX(greedy->to, 0);
-    while (n > 0 && greedy->ends[n] < 0) {
-        n--;
-    }
-    return (struct choice_cut){0, n};
-}
+/* ---- plain generation ---------------------------------------------------------------------- */
 
-/* `count` tokens of a candidate, copied, behind the left (rerank_filled). */
-static enum err copy_fill(struct call *call, struct rerank_gap *gap, int32_t index,
-    const struct step_result *step, int32_t count, struct err_info *info)
+/* What an item wrote, copied, behind the left (rerank_filled). */
+static enum err copy_plain(struct call *call, struct rerank_gap *gap, int32_t index,
+    const struct step_result *step, struct err_info *info)
 {
-    struct infill_fill *fill = &gap->fills[index];
-    const struct call_ids cut = {step->tokens, count};
+    int32_t count = infill_text_tokens(step);
+    const struct call_ids written = {step->tokens, count};
     struct call_ids prompt;
     float *logprobs = NULL;
     struct token_logprob *top = NULL;
+    size_t shift = gap->space.count > 0 ? MIN((size_t)step->text_bytes, 1) : 0;
+    size_t bytes = (size_t)step->text_bytes - shift;
     size_t tops = (size_t)MAX(gap->step.top_logprobs, 0) * (size_t)count;
-    enum err err = call_join(call, &gap->left, &cut, &prompt, info);
+    const char *text = arena_copy(call->arena, bytes > 0 ? step->text + shift : "", bytes);
+    enum err err = text != NULL ? ERR_OK : call_no_memory(info);
+    if (err == ERR_OK) {
+        err = call_join(call, &gap->left, &written, &prompt, info);
+    }
     if (err == ERR_OK) {
         err = call_array(call, (size_t)count, sizeof(*logprobs), &logprobs, info);
     }
@@ -248,97 +333,30 @@ static enum err copy_fill(struct call *call, struct rerank_gap *gap, int32_t ind
     if (tops > 0) {
         memcpy(top, step->top, tops * sizeof(*top));
     }
-    *fill = (struct infill_fill){.tokens = prompt.ids + gap->left.count,
+    gap->fills[index] = (struct infill_fill){.text = text,
+        .text_bytes = bytes,
+        .tokens = prompt.ids + gap->left.count,
         .logprobs = logprobs,
         .token_count = count,
         .top = top,
         .finish = step->finish,
-        .stop_index = step->stop_index};
+        .stop_index = step->stop_index,
+        .score = choice_score(NULL, 0, logprobs, count)};
     return ERR_OK;
 }
-
-/* Candidates shall be made again behind the space that none of them began with. */
-static enum err unheal(struct call *call, struct rerank_gap *gap, struct err_info *info)
-{
-    enum err err = call_join(call, &gap->left, &gap->space, &gap->left, info);
-    gap->space.count = 0;
-    return err;
-}
-
-static enum err take_cut(struct call *call, struct rerank_gap *gap, const struct job *job,
-    const struct choice_candidate *candidates, const struct choice_cut *cut, bool chosen,
-    struct err_info *info)
-{
-    const struct step_result *step = &job->results[gap->item_from + cut->candidate].steps[0];
-    struct infill_fill *fill = &gap->fills[gap->fill_count];
-    int32_t shift = gap->space.count > 0 ? 1 : 0;
-    enum err err = copy_fill(call, gap, gap->fill_count, step, cut->token_count, info);
-    if (err != ERR_OK) {
-        return err;
-    }
-    int32_t bytes = cut->token_count > 0 ? candidates[cut->candidate].ends[cut->token_count] : 0;
-    fill->text = candidates[cut->candidate].text + shift;
-    fill->text_bytes = (size_t)(bytes - shift);
-    if (chosen || step->finish == FINISH_LENGTH) {
-        fill->finish = cut->token_count == gap->step.tokens_max ? FINISH_LENGTH : FINISH_EOS;
-    }
-    gap->fill_count++;
-    return ERR_OK;
-}
-
-static enum err take_candidates(
-    struct call *call, struct rerank_gap *gap, const struct job *job, struct err_info *info)
-{
-    struct choice_candidate *candidates = NULL;
-    struct choice_cut cuts[CHOICE_KEPT];
-    enum err err =
-        call_array(call, (size_t)gap->item_count, sizeof(*candidates), &candidates, info);
-    for (int32_t k = 0; err == ERR_OK && k < gap->item_count; k++) {
-        const struct step_result *step = &job->results[gap->item_from + k].steps[0];
-        err = view_candidate(call, gap, step, &candidates[k], info);
-    }
-    if (err != ERR_OK) {
-        return err;
-    }
-    int32_t kept = choice_keep(candidates, gap->item_count, cuts);
-    bool chosen = kept > 0;
-    if (!chosen && gap->space.count > 0) {
-        return unheal(call, gap, info);
-    }
-    if (!chosen) {
-        cuts[kept++] = longest_cut(&candidates[0]);
-    }
-    for (int32_t i = 0; err == ERR_OK && i < kept; i++) {
-        err = take_cut(call, gap, job, candidates, &cuts[i], chosen, info);
-    }
-    gap->phase = RERANK_SCORES;
-    return err;
-}
-
-/* ---- plain generation ---------------------------------------------------------------------- */
 
 static enum err take_plain(
     struct call *call, struct rerank_gap *gap, const struct job *job, struct err_info *info)
 {
-    size_t shift = gap->space.count > 0 ? 1 : 0;
     enum err err = ERR_OK;
-    for (int32_t k = 0; k < gap->item_count && shift > 0; k++) {
+    for (int32_t k = 0; k < gap->item_count && gap->space.count > 0; k++) {
         const struct step_result *step = &job->results[gap->item_from + k].steps[0];
         if (gap->step.tokens_max > 0 && (step->text_bytes == 0 || step->text[0] != ' ')) {
             return unheal(call, gap, info);
         }
     }
     for (int32_t k = 0; err == ERR_OK && k < gap->item_count; k++) {
-        const struct step_result *step = &job->results[gap->item_from + k].steps[0];
-        struct infill_fill *fill = &gap->fills[k];
-        err = copy_fill(call, gap, k, step, infill_text_tokens(step), info);
-        size_t bytes = (size_t)step->text_bytes - MIN(shift, (size_t)step->text_bytes);
-        if (err == ERR_OK) {
-            fill->text = arena_copy(call->arena, bytes > 0 ? step->text + shift : "", bytes);
-            fill->text_bytes = bytes;
-            fill->score = choice_score(NULL, 0, fill->logprobs, fill->token_count);
-            err = fill->text != NULL ? ERR_OK : call_no_memory(info);
-        }
+        err = copy_plain(call, gap, k, &job->results[gap->item_from + k].steps[0], info);
     }
     gap->fill_count = gap->item_count;
     gap->phase = RERANK_SETTLED;
@@ -347,7 +365,7 @@ static enum err take_plain(
 
 /* ---- scores -------------------------------------------------------------------------------- */
 
-/* Best first; equals stay in the order of their first scores. */
+/* Best first; equals stay in the order they were kept in. */
 static void take_scores(struct rerank_gap *gap, const struct job *job)
 {
     for (int32_t i = 0; i < gap->fill_count; i++) {
@@ -364,18 +382,31 @@ static void take_scores(struct rerank_gap *gap, const struct job *job)
     gap->phase = RERANK_SETTLED;
 }
 
+static enum err take_gap(
+    struct call *call, struct rerank_gap *gap, const struct job *job, struct err_info *info)
+{
+    switch (gap->phase) {
+    case RERANK_GREEDY:
+        return is_judged(gap) ? take_greedy(call, gap, job, info)
+                              : take_plain(call, gap, job, info);
+    case RERANK_BRANCHES:
+        return take_branches(call, gap, job, info);
+    case RERANK_SCORES:
+        take_scores(gap, job);
+        break;
+    case RERANK_SETTLED:
+        break;
+    }
+    return ERR_OK;
+}
+
 enum err rerank_take(struct call *call, struct rerank_gap *gaps, int32_t count,
     const struct job *job, bool *out_settled, struct err_info *info)
 {
     enum err err = ERR_OK;
     bool settled = true;
     for (int32_t i = 0; err == ERR_OK && i < count; i++) {
-        if (gaps[i].phase == RERANK_SCORES) {
-            take_scores(&gaps[i], job);
-        } else if (gaps[i].phase == RERANK_CANDIDATES) {
-            err = is_judged(&gaps[i]) ? take_candidates(call, &gaps[i], job, info)
-                                      : take_plain(call, &gaps[i], job, info);
-        }
+        err = take_gap(call, &gaps[i], job, info);
         settled = settled && gaps[i].phase == RERANK_SETTLED;
     }
     *out_settled = settled;

@@ -2,17 +2,17 @@
  * Mode rerank of /infill: candidates from the left of a gap, judged by its right. It needs nothing
  * of a model but that it continues a text, and so works with every causal checkpoint.
  *
- *     job 1   K items "left": a fill each, the first greedy, the others sampled; noted at every
- *             token: log p(the right's first token)
- *     job 2   up to 16 items "left + cut": the right's first 12 tokens forced and scored
+ *     job 1   1 item "left": the greedy candidate, and what else could have come at every token
+ *     job 2   K - 1 items "left + its first tokens + another token", where the model hesitated most
+ *     job 3   up to 8 items "left + cut": the right's first 24 tokens forced and scored
  *
- * A cut is a prefix of a candidate. The best has the greatest mean log p(right | left + cut) + 0.3
- * mean log p(cut | left). Items share their prefixes, which the engine computes once. A gap with
- * nothing behind it is plain generation, and done after job 1.
+ * Candidates note at every token log p(the right's first token). A cut is a prefix of a candidate.
+ * The best has the greatest log p(cut, right | left). Items share their prefixes, which the engine
+ * computes once. A gap with nothing behind it is plain generation, and done after job 1.
  *
  * A space that ends the text before the gap is taken off `left`, because tokens begin with their
  * space: candidates must give it back as their first character, which is not shown again. When none
- * of them does, job 1 is run once more behind the space.
+ * of them does, all begins anew behind the space.
  *
  * Both body forms drive this: set up gaps, rerank_plan, then after each job rerank_take, and again
  * rerank_plan as long as a gap is not settled. Private to api/.
@@ -20,12 +20,11 @@
 #ifndef API_RERANK_H
 #define API_RERANK_H
 
-#include "api/infill.h"
-#include "api/choice.h"
+#include "api/rerank_candidate.h"
 
-enum { RERANK_RIGHT = 12 };
+enum { RERANK_RIGHT = 24 };
 
-enum rerank_phase { RERANK_CANDIDATES, RERANK_SCORES, RERANK_SETTLED };
+enum rerank_phase { RERANK_GREEDY, RERANK_BRANCHES, RERANK_SCORES, RERANK_SETTLED };
 
 struct rerank_gap {
     /* Set by the form. */
@@ -33,14 +32,17 @@ struct rerank_gap {
     struct call_ids space;    /* tokens of the space that was taken off; none = nothing was */
     struct call_ids right;    /* at most RERANK_RIGHT; none = plain generation */
     struct plan_step step;    /* tokens_max of a fill, floor, stops, end, alternatives */
-    struct sampling sampling; /* of candidates behind the first */
-    int32_t answers;          /* 1..CHOICE_KEPT that are wanted: so many are sampled when plain */
-    bool whole;               /* fills of tokens_max tokens only (`until: length`) */
+    struct sampling sampling; /* of candidates behind their branch, and of plain generation */
+    int32_t answers; /* 1..CHOICE_SCORED_MAX that are wanted: so many are sampled when plain */
+    bool whole;      /* fills of tokens_max tokens only (`until: length`) */
     int32_t n_indent;
 
     enum rerank_phase phase;
-    int32_t item_from, item_count;         /* in the job that runs */
-    struct infill_fill fills[CHOICE_KEPT]; /* settled: best first; those of a plain gap in order */
+    int32_t item_from, item_count; /* in the job that runs */
+    struct rerank_candidate *candidates;
+    int32_t candidate_count;
+    struct choice_branches branches;
+    struct infill_fill fills[CHOICE_SCORED_MAX]; /* settled: best first; of a plain gap in order */
     int32_t fill_count;
 };
 

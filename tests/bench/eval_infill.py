@@ -3,7 +3,7 @@
 
     python3 tests/bench/eval_infill.py http://127.0.0.1:8080 [--data DIR] [--limit 200]
         [--sets wikitext,humaneval,time] [--modes left,rerank,hybrid] [--seconds 3600] [--seed 1]
-        [--clients 1] [--rows FILE]
+        [--clients 4] [--rows FILE]
 
 Needs a running server and the data sets of tests/README (../shared/data, or MAGNETD_DATA).
 
@@ -12,23 +12,30 @@ wikitext    gaps of 1 to 3 words cut from WikiText-2's valid text at places draw
             excerpt, scored by /generate and so in the same way whatever filled the gap.
 humaneval   lines cut from programs (HumanEval-Infilling, single-line), behind their indentation,
             where an editor's cursor is: fills that are the line that stood there, and programs
-            that pass their tests.
+            that pass their tests. One line of each of the 164 tasks before a second of any.
 time        a fill of 8 tokens with the defaults against decoding 8 sequences of 8 tokens.
 
 `left` is greedy continuation by /generate. It cannot know where to stop; in wikitext it is told how
 many words are missing, the modes are not. In humaneval all stop at the end of the line.
 
---rows FILE keeps what came of every case; a later run with the same seed and modes goes on from
-there.
+Each mode is compared with `left` case by case: the mean difference of the log-likelihoods with the
+95 % interval of 10,000 bootstrap samples of the cases, and the two-sided sign test of how many are
+better and how many worse.
+
+--rows FILE keeps what came of every case and mode. A later run with the same seed goes on from
+there, and a mode that changed is measured again by taking its lines out.
 
 Programs that a model wrote run in a network namespace of their own, as nobody, with limits on
-time, memory and files. Where that cannot be had, they do not run and humaneval is refused.
+time, memory, files and processes. Where that cannot be had, they do not run and humaneval is
+refused.
 """
 import argparse
+import collections
 import concurrent.futures
 import gzip
 import http.client
 import json
+import math
 import os
 import pathlib
 import random
@@ -43,10 +50,13 @@ import urllib.parse
 WIKITEXT = "wikitext2-tinyshakespeare/word_language_model/data/wikitext-2/valid.txt"
 HUMANEVAL = "humaneval-infilling/data/HumanEval-SingleLineInfilling.jsonl.gz"
 MODES = ("left", "rerank", "hybrid")
+TRUE = "true"
+NAMES = {TRUE: "what stood there", "left": "left alone, greedy"}
 LEFT_WORDS, RIGHT_WORDS, GAP_WORDS = 40, 16, 3
 WORD_TOKENS, LINE_TOKENS = 8, 32
 NOBODY = 65534
-RUN_SECONDS, RUN_BYTES, FILE_BYTES = 5, 1 << 30, 1 << 20
+RUN_SECONDS, RUN_BYTES, FILE_BYTES, RUN_PROCESSES = 5, 1 << 30, 1 << 20, 64
+WALL_SECONDS = 60  # for a machine with more to do; seconds of the CPU are what is bounded
 ROUNDS = 9
 RETRIES = 20
 
@@ -55,6 +65,7 @@ class Server:
     def __init__(self, url):
         parts = urllib.parse.urlsplit(url)
         self.address = (parts.hostname, parts.port or 80)
+        self.scored = {}  # fills are often the same
 
     def ask(self, path, body):
         """The reply; a server that is too busy is asked again."""
@@ -77,20 +88,52 @@ class Server:
     def fill(self, mode, left, right, options):
         """What the mode puts between left and right."""
         if mode == "left":
-            parameters = {"max_new_tokens": options["max_tokens"], "stop": options.get("stop", [])}
-            text = left.removesuffix(" ")
-            fill = self.ask("/generate", {"inputs": text, "parameters": parameters})
-            fill = fill["generated_text"]
-            return fill.removeprefix(" ") if text != left else fill
+            return self.continued(left, options)
         segments = [{"text": left}, {"gap": options}, {"text": right}]
         return self.ask("/infill", {"segments": segments, "mode": mode})["gaps"][0]["text"]
 
+    def continued(self, left, options):
+        """Greedily: without the space that ends it, since tokens begin with theirs, or behind it
+        where the model goes on with something else."""
+        parameters = {"max_new_tokens": options["max_tokens"], "stop": options.get("stop", [])}
+        ask = lambda text: self.ask("/generate", {"inputs": text, "parameters": parameters})
+        if left.endswith(" "):
+            fill = ask(left[:-1])["generated_text"]
+            if fill.startswith(" "):
+                return fill[1:]
+        return ask(left)["generated_text"]
+
     def log_likelihood(self, text):
         """Sum over all tokens but the first, and how many they are."""
-        details = self.ask("/generate", {"inputs": text, "parameters": {
-            "max_new_tokens": 1, "details": True, "decoder_input_details": True}})["details"]
-        values = [token["logprob"] for token in details["prefill"][1:]]
-        return sum(values), len(values)
+        if text not in self.scored:
+            details = self.ask("/generate", {"inputs": text, "parameters": {
+                "max_new_tokens": 1, "details": True, "decoder_input_details": True}})["details"]
+            values = [token["logprob"] for token in details["prefill"][1:]]
+            self.scored[text] = sum(values), len(values)
+        return self.scored[text]
+
+
+# ---- statistics -----------------------------------------------------------------------------
+
+
+def share(rows, what):
+    count = sum(row[what] for row in rows)
+    return f"{count} ({100 * count / len(rows):.1f} %)"
+
+
+def interval(values):
+    """Of their mean: 95 % of 10,000 bootstrap samples."""
+    rng = random.Random(0)
+    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(10000))
+    return means[249], means[9750]
+
+
+def p_value(better, worse):
+    """The sign test's, two-sided: so few on the lesser side, or fewer, by tossing a coin."""
+    count = better + worse
+    tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1)) / 2 ** count
+    p = min(2 * tail, 1)
+    return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
 
 
 # ---- wikitext --------------------------------------------------------------------------------
@@ -126,38 +169,35 @@ def wikitext_gaps(path, count, seed):
     return gaps
 
 
-def wikitext_case(server, modes, case):
+def wikitext_case(server, mode, case):
     left, gap, right = case
-    scored = {gap: server.log_likelihood(left + gap + right)}  # fills are often the same
-    row = {"true": scored[gap]}
-    for mode in modes:
+    fill = gap
+    if mode != TRUE:
         fill = server.fill(mode, left, right, {"max_tokens": WORD_TOKENS})
-        if mode == "left":
-            fill = " ".join(fill.split()[:len(gap.split())])
-        if fill not in scored:
-            scored[fill] = server.log_likelihood(left + fill + right)
-        total, tokens = scored[fill]
-        row[mode] = {"exact": fill.strip() == gap, "total": total, "tokens": tokens}
-    return row
+    if mode == "left":
+        fill = " ".join(fill.split()[:len(gap.split())])
+    total, tokens = server.log_likelihood(left + fill + right)
+    return {"exact": fill.strip() == gap, "total": total, "tokens": tokens, "fill": fill}
 
 
 def wikitext_table(rows, modes):
     print(f"\nWikiText-2 valid, {len(rows)} gaps of 1 to {GAP_WORDS} words\n")
-    print("| fill | exact | log-likelihood of the text | a token | better than left | worse |")
-    print("|---|---|---|---|---|---|")
-    true = [row["true"] for row in rows]
-    print(f"| what stood there | - | {statistics.mean(t[0] for t in true):.2f} | "
-          f"{sum(t[0] for t in true) / sum(t[1] for t in true):.3f} | - | - |")
-    for mode in modes:
+    print("| fill | exact | log-likelihood of the text | a token | against left (95 %) | better | "
+          "worse | sign test |")
+    print("|---|---|---|---|---|---|---|---|")
+    for mode in (TRUE, *modes):
         of_mode = [row[mode] for row in rows]
-        exact = sum(one["exact"] for one in of_mode)
-        better = sum(row[mode]["total"] > row["left"]["total"] + 1e-3 for row in rows)
-        worse = sum(row[mode]["total"] < row["left"]["total"] - 1e-3 for row in rows)
-        versus = "| - | - |" if mode == "left" else f"| {better} | {worse} |"
-        print(f"| {mode} | {exact} ({100 * exact / len(rows):.1f} %) | "
+        versus = "- | - | - | -"
+        if mode not in (TRUE, "left"):
+            gains = [row[mode]["total"] - row["left"]["total"] for row in rows]
+            low, high = interval(gains)
+            better, worse = sum(gain > 1e-3 for gain in gains), sum(gain < -1e-3 for gain in gains)
+            versus = (f"{statistics.mean(gains):+.2f} ({low:+.2f} to {high:+.2f}) | {better} | "
+                      f"{worse} | {p_value(better, worse)}")
+        print(f"| {NAMES.get(mode, mode)} | {'-' if mode == TRUE else share(of_mode, 'exact')} | "
               f"{statistics.mean(one['total'] for one in of_mode):.2f} | "
               f"{sum(one['total'] for one in of_mode) / sum(one['tokens'] for one in of_mode):.3f} "
-              + versus)
+              f"| {versus} |")
 
 
 # ---- humaneval -------------------------------------------------------------------------------
@@ -165,7 +205,8 @@ def wikitext_table(rows, modes):
 
 def limits():
     for what, value in ((resource.RLIMIT_CPU, RUN_SECONDS), (resource.RLIMIT_AS, RUN_BYTES),
-                        (resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_CORE, 0)):
+                        (resource.RLIMIT_FSIZE, FILE_BYTES), (resource.RLIMIT_CORE, 0),
+                        (resource.RLIMIT_NPROC, RUN_PROCESSES)):
         resource.setrlimit(what, (value, value))
 
 
@@ -182,7 +223,7 @@ def sandboxed(program, arguments=()):
             return subprocess.run(
                 [*command, "/usr/bin/python3", "-I", "-c", program, *arguments], cwd=folder, env={},
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                preexec_fn=limits, timeout=2 * RUN_SECONDS, check=False).returncode
+                preexec_fn=limits, timeout=WALL_SECONDS, check=False).returncode
         except subprocess.TimeoutExpired:
             return None
 
@@ -200,36 +241,45 @@ def check_sandbox(server):
 
 
 def humaneval_cases(path, count, seed):
+    """Lines in an order drawn by the seed: the first of every task, then the second, ..."""
     with gzip.open(path, "rt") as lines:
         cases = [json.loads(line) for line in lines]
-    return random.Random(seed).sample(cases, min(count, len(cases)))
+    random.Random(seed).shuffle(cases)
+    seen = collections.Counter()
+    turns = []
+    for case in cases:
+        task = case["task_id"].rsplit("/", 1)[0]  # SingleLineInfilling/HumanEval/0/L3
+        turns.append(seen[task])
+        seen[task] += 1
+    order = sorted(range(len(cases)), key=lambda i: turns[i])  # stable
+    return [cases[i] for i in order[:count]]
 
 
-def humaneval_case(server, modes, case):
+def humaneval_case(server, mode, case):
     line = case["canonical_solution"].removesuffix("\n")
-    indent = line[:len(line) - len(line.lstrip(" "))]
-    row = {"true": passes(case, line)}
-    for mode in modes:
+    fill = line
+    if mode != TRUE:
+        indent = line[:len(line) - len(line.lstrip(" "))]
         fill = indent + server.fill(mode, case["prompt"] + indent, "\n" + case["suffix"],
                                     {"max_tokens": LINE_TOKENS, "stop": ["\n"]})
-        row[mode] = {"exact": fill.rstrip() == line.rstrip(), "pass": passes(case, fill)}
-    return row
-
-
-def passes(case, line):
-    whole = f"{case['prompt']}{line}\n{case['suffix']}"
-    return sandboxed(f"{whole}{case['test']}\ncheck({case['entry_point']})\n") == 0
+    whole = f"{case['prompt']}{fill}\n{case['suffix']}"
+    passed = sandboxed(f"{whole}{case['test']}\ncheck({case['entry_point']})\n") == 0
+    return {"exact": fill.rstrip() == line.rstrip(), "pass": passed, "fill": fill}
 
 
 def humaneval_table(rows, modes):
     print(f"\nHumanEval-Infilling single-line, {len(rows)} of 1,033 lines\n")
-    print("| fill | exact | pass@1 |")
-    print("|---|---|---|")
-    print(f"| what stood there | - | {100 * sum(row['true'] for row in rows) / len(rows):.1f} % |")
-    for mode in modes:
-        exact, passed = (sum(row[mode][what] for row in rows) for what in ("exact", "pass"))
-        print(f"| {mode} | {exact} ({100 * exact / len(rows):.1f} %) | "
-              f"{passed} ({100 * passed / len(rows):.1f} %) |")
+    print("| fill | exact | pass@1 | better | worse | sign test |")
+    print("|---|---|---|---|---|---|")
+    for mode in (TRUE, *modes):
+        of_mode = [row[mode] for row in rows]
+        versus = "- | - | -"
+        if mode not in (TRUE, "left"):
+            better = sum(row[mode]["pass"] > row["left"]["pass"] for row in rows)
+            worse = sum(row[mode]["pass"] < row["left"]["pass"] for row in rows)
+            versus = f"{better} | {worse} | {p_value(better, worse)}"
+        print(f"| {NAMES.get(mode, mode)} | {'-' if mode == TRUE else share(of_mode, 'exact')} | "
+              f"{share(of_mode, 'pass')} | {versus} |")
 
 
 # ---- time ------------------------------------------------------------------------------------
@@ -265,44 +315,53 @@ def time_table(server, cases):
 
 
 class Rows:
-    """What came of the cases of a set, by their number, in memory and in a file."""
+    """What came of the cases of a set, by their number and mode, in memory and in a file."""
 
     def __init__(self, path, name):
-        self.path, self.name, self.rows = path, name, {}
+        self.path, self.name, self.rows = path, name, collections.defaultdict(dict)
         if path is not None and path.exists():
-            kept = [json.loads(line) for line in path.read_text().splitlines()]
-            self.rows = {row["case"]: row["row"] for row in kept if row["set"] == name}
+            for line in path.read_text().splitlines():
+                kept = json.loads(line)
+                if kept["set"] == name:
+                    self.rows[kept["case"]][kept["mode"]] = kept["row"]
 
-    def add(self, case, row):
-        self.rows[case] = row
+    def add(self, case, mode, row):
+        self.rows[case][mode] = row
         if self.path is not None:
             with self.path.open("a") as file:
-                file.write(json.dumps({"set": self.name, "case": case, "row": row}) + "\n")
+                file.write(json.dumps({"set": self.name, "case": case, "mode": mode, "row": row})
+                           + "\n")
 
 
-def run_cases(name, cases, one, options):
-    """Rows of as many cases as the time allows, with a line of progress now and then."""
+def run_cases(name, cases, one, modes, options):
+    """Rows of as many cases as the time allows, with a line of progress now and then. A case whose
+    modes are not all known is in no table."""
     rows, end, shown = Rows(options.rows, name), time.monotonic() + options.seconds, 0
-    todo = iter([index for index in range(len(cases)) if index not in rows.rows])
+    todo = [(case, mode) for case in range(len(cases)) for mode in (TRUE, *modes)
+            if mode not in rows.rows[case]]
+    left = iter(todo)
     with concurrent.futures.ThreadPoolExecutor(options.clients) as pool:
         running = {}
         while True:
             while len(running) < options.clients and time.monotonic() < end:
-                index = next(todo, None)
-                if index is None:
+                work = next(left, None)
+                if work is None:
                     break
-                running[pool.submit(one, cases[index])] = index
+                running[pool.submit(one, work[1], cases[work[0]])] = work
             if not running:
                 break
             done, _ = concurrent.futures.wait(running, return_when="FIRST_COMPLETED")
             for future in done:
-                rows.add(running.pop(future), future.result())
+                rows.add(*running.pop(future), future.result())
             if time.monotonic() - shown > 15:
                 shown = time.monotonic()
-                print(f"{name}: {len(rows.rows)} of {len(cases)}", file=sys.stderr, flush=True)
-    if len(rows.rows) < len(cases):
-        print(f"{name}: the time was up after {len(rows.rows)} of {len(cases)}", file=sys.stderr)
-    return [row for index, row in sorted(rows.rows.items()) if index < len(cases)]
+                missing = sum(mode not in rows.rows[case] for case, mode in todo)
+                print(f"{name}: {missing} fills to go", file=sys.stderr, flush=True)
+    whole = [rows.rows[case] for case in range(len(cases))
+             if all(mode in rows.rows[case] for mode in (TRUE, *modes))]
+    if len(whole) < len(cases):
+        print(f"{name}: the time was up after {len(whole)} of {len(cases)}", file=sys.stderr)
+    return whole
 
 
 def main():
@@ -315,7 +374,7 @@ def main():
     parser.add_argument("--sets", default="wikitext,humaneval,time")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--seconds", type=float, default=3600, help="for each set")
-    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rows", type=pathlib.Path)
     options = parser.parse_args()
@@ -328,12 +387,14 @@ def main():
     if "time" in sets:
         time_table(server, wikitext_gaps(data / WIKITEXT, 2 * ROUNDS, options.seed + 1))
     if "wikitext" in sets:
-        wikitext_table(run_cases("wikitext", gaps[:options.limit], lambda case: wikitext_case(
-            server, modes, case), options), modes)
+        rows = run_cases("wikitext", gaps[:options.limit], lambda mode, case: wikitext_case(
+            server, mode, case), modes, options)
+        wikitext_table(rows, modes)
     if "humaneval" in sets:
         cases = humaneval_cases(data / HUMANEVAL, options.limit, options.seed)
-        humaneval_table(run_cases("humaneval", cases, lambda case: humaneval_case(
-            server, modes, case), options), modes)
+        rows = run_cases("humaneval", cases, lambda mode, case: humaneval_case(
+            server, mode, case), modes, options)
+        humaneval_table(rows, modes)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 /*
  * Goal: mode rerank answers what its definition says, with a real engine.
- * Method: the definition once more, slowly: each candidate is a job of its own, every cut is scored
- * by a job of its own, all cuts are sorted and gone through, and texts are scored whole by the
+ * Method: the definition once more, slowly: every token is a job of its own, so is the score of
+ * every cut, branches and cuts are sorted and gone through, and texts are scored whole by the
  * log-probabilities of a prompt. The model is a tiny random one over bytes (byte_llama.h), kept to
- * small letters by logit_bias, so that a token is a letter.
+ * ASCII that prints by logit_bias, so that a token is a character and no candidate ends early.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,10 +26,11 @@ enum {
     IDS_MAX = 128,
     FILL_MAX = 6,
     CANDIDATES = 6,
+    TOPS = 8,
+    BRANCHES_MAX = FILL_MAX * TOPS,
     CUTS_MAX = CANDIDATES * FILL_MAX,
-    KEPT = 16,
-    OF_ONE = 3,
-    RIGHT = 12,
+    KEPT = 8,
+    RIGHT = 24,
     FIRST_BYTE = 3, /* token of byte 0 */
 };
 
@@ -37,10 +39,28 @@ struct ids {
     int32_t count;
 };
 
+/* A token of a fill and what else could have come. */
+struct said {
+    int32_t token;
+    double logprob;
+    struct token_logprob top[TOPS];
+};
+
+struct candidate {
+    struct said said[FILL_MAX];
+    int32_t own; /* tokens that were given, not chosen */
+};
+
+struct branch {
+    int32_t at, order;
+    struct said said;
+    double total;
+};
+
 struct cut {
-    int32_t candidate, order;
+    int32_t order;
     struct ids fill;
-    double first, score;
+    double total, score;
 };
 
 static struct engine *engine;
@@ -87,31 +107,26 @@ static struct ids join(const struct ids *a, const struct ids *b)
     return joined;
 }
 
-/* Candidate k: the letters it says. */
-static struct ids decode(const struct ids *left, int32_t k)
+/* The greedy token behind these. */
+static struct said next_of(const struct ids *ids)
 {
     struct plan_step step = {
-        .kind = STEP_DECODE, .read_row = -1, .position = -1, .tokens_max = FILL_MAX};
-    struct plan_item item = {.tokens = left->ids,
-        .token_count = left->count,
+        .kind = STEP_DECODE, .read_row = -1, .position = -1, .tokens_max = 1, .top_logprobs = TOPS};
+    struct plan_item item = {.tokens = ids->ids,
+        .token_count = ids->count,
         .steps = &step,
         .step_count = 1,
-        .sampling = {.temperature = k == 0 ? 0 : 0.8f,
-            .top_k = 40,
-            .top_p = 0.95f,
-            .min_p = 0.05f,
+        .sampling = {.repetition_penalty = 1,
+            .top_p = 1,
             .typical_p = 1,
-            .repetition_penalty = 1,
-            .penalty_last_n = 64,
-            .sample_index = (uint32_t)k,
             .logit_bias = biases,
             .logit_bias_count = bias_count}};
     struct job *job = run(&item);
     const struct step_result *result = &job->results[0].steps[0];
-    struct ids ids = {.count = result->token_count - (result->finish == FINISH_EOS)};
-    memcpy(ids.ids, result->tokens, (size_t)ids.count * sizeof(*ids.ids));
+    struct said said = {result->tokens[0], (double)result->logprobs[0], {{0}}};
+    memcpy(said.top, result->top, sizeof(said.top));
     engine_release(engine, job);
-    return ids;
+    return said;
 }
 
 static double first_score(const struct ids *left, const struct ids *fill, int32_t right)
@@ -139,16 +154,84 @@ static double whole_score(const struct ids *left, const struct ids *fill, const 
         sums[i >= fill->count] += (double)logprobs[i];
     }
     engine_release(engine, job);
-    return sums[1] / right->count + 0.3 * sums[0] / fill->count;
+    return sums[0] + sums[1];
 }
 
 /* ---- the definition ------------------------------------------------------------------------ */
 
-static int by_first(const void *a, const void *b)
+static struct ids filled(const struct ids *left, const struct candidate *candidate, int32_t count)
+{
+    struct ids ids = *left;
+    assert_true(ids.count + count <= IDS_MAX);
+    for (int32_t i = 0; i < count; i++) {
+        ids.ids[ids.count++] = candidate->said[i].token;
+    }
+    return ids;
+}
+
+static void finish_candidate(const struct ids *left, struct candidate *candidate)
+{
+    for (int32_t n = candidate->own; n < FILL_MAX; n++) {
+        struct ids ids = filled(left, candidate, n);
+        candidate->said[n] = next_of(&ids);
+    }
+}
+
+static bool is_banned(int32_t token)
+{
+    return token < FIRST_BYTE + ' ' || token > FIRST_BYTE + '~';
+}
+
+static int by_branch(const void *a, const void *b)
+{
+    const struct branch *x = a, *y = b;
+    if (x->total != y->total) {
+        return x->total > y->total ? -1 : 1;
+    }
+    return x->order - y->order;
+}
+
+static int32_t all_branches(const struct candidate *greedy, struct branch *branches)
+{
+    int32_t count = 0;
+    double before = 0;
+    for (int32_t at = 0; at < FILL_MAX; at++) {
+        const struct said *said = &greedy->said[at];
+        for (int32_t k = 0; k < TOPS; k++) {
+            const struct token_logprob *top = &said->top[k];
+            if (top->token != said->token && !is_banned(top->token)) {
+                double logprob = (double)top->logprob;
+                branches[count] =
+                    (struct branch){at, count, {top->token, logprob, {{0}}}, before + logprob};
+                count++;
+            }
+        }
+        before += said->logprob;
+    }
+    qsort(branches, (size_t)count, sizeof(*branches), by_branch);
+    return count;
+}
+
+static void all_candidates(const struct ids *left, struct candidate *candidates)
+{
+    struct branch branches[BRANCHES_MAX];
+    candidates[0].own = 0;
+    finish_candidate(left, &candidates[0]);
+    assert_true(all_branches(&candidates[0], branches) > CANDIDATES);
+    for (int32_t k = 1; k < CANDIDATES; k++) {
+        const struct branch *branch = &branches[k - 1];
+        candidates[k] = candidates[0];
+        candidates[k].said[branch->at] = branch->said;
+        candidates[k].own = branch->at + 1;
+        finish_candidate(left, &candidates[k]);
+    }
+}
+
+static int by_total(const void *a, const void *b)
 {
     const struct cut *x = a, *y = b;
-    if (x->first != y->first) {
-        return x->first > y->first ? -1 : 1;
+    if (x->total != y->total) {
+        return x->total > y->total ? -1 : 1;
     }
     return x->order - y->order;
 }
@@ -159,19 +242,27 @@ static bool equal_fills(const struct cut *a, const struct cut *b)
            memcmp(a->fill.ids, b->fill.ids, (size_t)a->fill.count * sizeof(int32_t)) == 0;
 }
 
+/* The whole greedy candidate comes first, whatever it is worth. */
 static int32_t all_cuts(const struct ids *left, const struct ids *right, struct cut *cuts)
 {
+    static const struct ids none;
+    struct candidate candidates[CANDIDATES];
     int32_t count = 0;
+    all_candidates(left, candidates);
     for (int32_t k = 0; k < CANDIDATES; k++) {
-        struct ids said = decode(left, k);
-        for (int32_t n = 1; n <= said.count; n++) {
+        double fill = 0;
+        for (int32_t n = 1; n <= FILL_MAX; n++) {
             struct cut *cut = &cuts[count];
-            *cut = (struct cut){.candidate = k, .order = count, .fill = said};
-            cut->fill.count = n;
-            cut->first = first_score(left, &cut->fill, right->ids[0]);
-            count++;
+            fill += candidates[k].said[n - 1].logprob;
+            *cut = (struct cut){.order = count, .fill = filled(&none, &candidates[k], n)};
+            cut->total = fill + first_score(left, &cut->fill, right->ids[0]);
+            if (k == 0 && n == FILL_MAX) {
+                cut->total = INFINITY;
+            }
+            count += n >= candidates[k].own;
         }
     }
+    qsort(cuts, (size_t)count, sizeof(*cuts), by_total);
     return count;
 }
 
@@ -179,19 +270,17 @@ static int32_t all_cuts(const struct ids *left, const struct ids *right, struct 
 static struct cut best_cut(const struct ids *left, const struct ids *right)
 {
     static struct cut cuts[CUTS_MAX], kept[KEPT];
-    int32_t count = all_cuts(left, right, cuts), kept_count = 0, of_one[CANDIDATES] = {0};
-    qsort(cuts, (size_t)count, sizeof(*cuts), by_first);
+    int32_t count = all_cuts(left, right, cuts), kept_count = 0;
     for (int32_t i = 0; i < count && kept_count < KEPT; i++) {
         bool seen = false;
         for (int32_t k = 0; k < kept_count; k++) {
             seen = seen || equal_fills(&cuts[i], &kept[k]);
         }
-        if (!seen && of_one[cuts[i].candidate] < OF_ONE) {
-            of_one[cuts[i].candidate]++;
+        if (!seen) {
             kept[kept_count++] = cuts[i];
         }
     }
-    assert_true(kept_count > OF_ONE);
+    assert_int_equal(kept_count, KEPT);
     struct cut best = {.score = -1e9};
     for (int32_t k = 0; k < kept_count; k++) {
         kept[k].score = whole_score(left, &kept[k].fill, right);
@@ -220,33 +309,30 @@ static struct ids ids_of(const char *text, int32_t count_max, bool begins)
     return ids;
 }
 
-static json_t *bias_everything_but_letters(void)
+static json_t *ban_what_does_not_print(void)
 {
-    json_t *map = json_object();
+    json_t *bans = json_array();
     int32_t vocab = tokenizer_vocab(engine_tokenizer(engine));
     bias_count = 0;
     for (int32_t id = 0; id < vocab; id++) {
-        char key[16];
-        if (id >= FIRST_BYTE + 'a' && id <= FIRST_BYTE + 'z') {
-            continue;
+        if (is_banned(id)) {
+            (void)json_array_append_new(bans, json_pack("[i,b]", (int)id, 0));
+            biases[bias_count++] = (struct logit_bias){id, -INFINITY};
         }
-        (void)snprintf(key, sizeof(key), "%d", (int)id);
-        (void)json_object_set_new(map, key, json_real(-100));
-        biases[bias_count++] = (struct logit_bias){id, -100};
     }
-    return map;
+    return bans;
 }
 
-static json_t *ask(const char *left, const char *right, json_t *map)
+static json_t *ask(const char *left, const char *right, json_t *bans)
 {
     char text[256];
     int32_t jobs;
     (void)snprintf(text, sizeof(text), "%s[gap]%s", left, right);
     json_t *body = json_pack("{s:s,s:i,s:i,s:O}", "text", text, "max_tokens", (int)FILL_MAX,
-        "candidates", (int)CANDIDATES, "logit_bias", map);
+        "candidates", (int)CANDIDATES, "logit_bias", bans);
     char *dumped = json_dumps(body, 0);
     json_t *reply = byte_llama_answer(engine, dumped, &jobs);
-    assert_int_equal(jobs, 2);
+    assert_int_equal(jobs, 3);
     mem_free(dumped); /* json_in_init gave jansson our allocator */
     json_decref(body);
     assert_string_equal(json_string_value(json_object_get(reply, "mode")), "rerank");
@@ -282,28 +368,28 @@ static void test_equals_the_definition(void **state)
         {"\n\n", "\n\n"},
     };
     (void)state;
-    json_t *map = bias_everything_but_letters();
+    json_t *bans = ban_what_does_not_print();
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct ids left = ids_of(cases[i].left, IDS_MAX, true);
         struct ids right = ids_of(cases[i].right, RIGHT, false);
         struct cut expected = best_cut(&left, &right);
-        json_t *reply = ask(cases[i].left, cases[i].right, map);
+        json_t *reply = ask(cases[i].left, cases[i].right, bans);
         check_fill(reply, &expected, cases[i].left);
         json_decref(reply);
     }
-    json_decref(map);
+    json_decref(bans);
 }
 
 static void test_again_is_the_same(void **state)
 {
     (void)state;
-    json_t *map = bias_everything_but_letters();
-    json_t *once = ask("The cat", " sat on the mat.", map);
-    json_t *again = ask("The cat", " sat on the mat.", map);
+    json_t *bans = ban_what_does_not_print();
+    json_t *once = ask("The cat", " sat on the mat.", bans);
+    json_t *again = ask("The cat", " sat on the mat.", bans);
     assert_true(json_equal(json_object_get(once, "gaps"), json_object_get(again, "gaps")));
     json_decref(once);
     json_decref(again);
-    json_decref(map);
+    json_decref(bans);
     assert_int_equal(mem_bytes(MEM_REQUESTS), 0);
 }
 

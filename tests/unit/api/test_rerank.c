@@ -1,6 +1,6 @@
 /*
- * Goal: /infill in mode rerank plans the candidates and the scored continuations it documents, and
- * answers with the best of them, in both body forms.
+ * Goal: /infill in mode rerank plans the greedy candidate, its branches and the scored continuations
+ * it documents, and answers with the best of them, in both body forms.
  * Method: a vocabulary of bytes (plan_rig.h) and a scripted engine: what each item of a job "said"
  * is written down here, letter by letter. The choice itself is in test_choice.c.
  */
@@ -18,11 +18,13 @@
 #include "engine/base/assert.h"
 #include "tests/unit/api/plan_rig.h"
 
-enum { SAID_MAX = 32, ITEMS_MAX = 64 };
+enum { SAID_MAX = 40, ITEMS_MAX = 64, TOPS_MAX = 8 };
 
 /* What an item came to: of a DECODE its letters, of a FORCE one log-probability for all. */
 struct said {
     const char *letters;
+    const char *second,
+        *third;         /* what else could have come at each letter, at -2 and -3; '-' = no */
     enum finish finish; /* FINISH_NONE: FINISH_LENGTH */
     float watched;      /* where the first letter was sampled; 0.25 less for each that follows */
     float forced;
@@ -37,7 +39,7 @@ struct engine_rig {
     int32_t tokens[ITEMS_MAX][SAID_MAX];
     float logprobs[ITEMS_MAX][SAID_MAX], watched[ITEMS_MAX][SAID_MAX];
     char texts[ITEMS_MAX][SAID_MAX];
-    struct token_logprob top[ITEMS_MAX][SAID_MAX];
+    struct token_logprob top[ITEMS_MAX][SAID_MAX * TOPS_MAX];
 };
 
 static void rig_open(struct engine_rig *rig)
@@ -69,6 +71,23 @@ static void plan_body(struct engine_rig *rig, const char *body)
     assert_false(plan_of(rig)->stream);
 }
 
+/* The letter, then the others as far as they are wanted. */
+static void say_top(struct engine_rig *rig, int32_t item, int32_t k, const struct said *said)
+{
+    int32_t wanted = plan_of(rig)->items[item].steps[0].top_logprobs;
+    const char *others[] = {said->second, said->third};
+    struct token_logprob *top = &rig->top[item][k * wanted];
+    int32_t count = 0;
+    if (wanted > 0) {
+        top[count++] = (struct token_logprob){rig->tokens[item][k], -0.5f};
+    }
+    for (int32_t i = 0; i < 2 && count < wanted; i++) {
+        if (others[i] != NULL && k < (int32_t)strlen(others[i]) && others[i][k] != '-') {
+            top[count++] = (struct token_logprob){(unsigned char)others[i][k], -2.0f - (float)i};
+        }
+    }
+}
+
 static void say_decoded(struct engine_rig *rig, int32_t item, const struct said *said)
 {
     struct step_result *step = &rig->steps[item];
@@ -79,7 +98,7 @@ static void say_decoded(struct engine_rig *rig, int32_t item, const struct said 
         rig->tokens[item][k] = k < letters ? (unsigned char)said->letters[k] : TOKEN_END;
         rig->logprobs[item][k] = -0.5f;
         rig->watched[item][k] = said->watched - 0.25f * (float)k;
-        rig->top[item][k] = (struct token_logprob){rig->tokens[item][k], -0.5f};
+        say_top(rig, item, k, said);
     }
     memcpy(rig->texts[item], said->letters, (size_t)letters);
     *step =
@@ -180,48 +199,62 @@ static void check_reply(struct engine_rig *rig, const char *const *parts)
 
 /* ---- the gap form -------------------------------------------------------------------------- */
 
-static void check_candidate(const struct plan_item *item, uint32_t index, int32_t watch)
+static void check_candidate(const struct plan_item *item, uint32_t index, int32_t tokens_max)
 {
     const struct plan_step *step = &item->steps[0];
     assert_int_equal(item->context_count, 0);
     assert_int_equal(step->kind, STEP_DECODE);
-    assert_int_equal(step->tokens_max, 4); /* one more than a fill */
-    assert_int_equal(*step->watch, watch);
-    assert_int_equal(step->top_logprobs, 0);
-    assert_true(item->sampling.temperature == (index == 0 ? 0 : 0.8f));
-    assert_true(item->sampling.top_p == 0.95f);
-    assert_int_equal(item->sampling.top_k, 40);
+    assert_int_equal(step->tokens_max, tokens_max);
+    assert_int_equal(*step->watch, 'c');
+    assert_int_equal(step->top_logprobs, index == 0 ? TOPS_MAX : 0);
+    assert_true(item->sampling.temperature == 0);
     assert_int_equal(item->sampling.seed, 0);
     assert_int_equal(item->sampling.sample_index, index);
 }
 
-static void test_two_jobs(void **state)
+static void test_three_jobs(void **state)
 {
     struct engine_rig rig;
     (void)state;
     rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab[gap]cdefghijklmpqrs\",\"max_tokens\":3}");
-    assert_int_equal(plan_of(&rig)->item_count, 8);
+    plan_body(
+        &rig, "{\"text\":\"ab[gap]cdefghijklmpqrstuvwxyzABC\",\"max_tokens\":3,\"candidates\":4}");
+    ITEMS(&rig, "ab");
+    check_candidate(&plan_of(&rig)->items[0], 0, 4); /* one more than a fill */
+    /* p, s, and q behind x: -2, -3 and -2.5 in all; r behind xy is as likely as s and later. */
+    assert_true(RUN(&rig, {.letters = "xyz!", .second = "pqr", .third = "s--", .watched = -1}));
+    ITEMS(&rig, "abp", "abxq", "abs");
+    check_candidate(&plan_of(&rig)->items[0], 1, 3);
+    check_candidate(&plan_of(&rig)->items[1], 2, 2);
+    check_candidate(&plan_of(&rig)->items[2], 3, 3);
+    /* Firsts behind p, pu; xq, xqv; s. A branch's own letter is judged like those behind it. */
+    assert_true(RUN(&rig, {.letters = "u", .watched = -4, .finish = FINISH_EOS},
+        {.letters = "v!", .watched = -2}, {.letters = "", .watched = -9, .finish = FINISH_EOS}));
+    ITEMS(&rig, "abxyz", "abx", "abxy", "abxq", "abxqv", "abp", "abpu", "abs");
     for (int32_t i = 0; i < 8; i++) {
-        plan_rig_item(&rig.plan, i, "ab");
-        check_candidate(&plan_of(&rig)->items[i], (uint32_t)i, 'c');
+        check_right(&rig, i, "cdefghijklmpqrstuvwxyzAB"); /* the first 24 */
     }
-    /* Each letter further costs a quarter: kept are x, xy, xyz, then y, then z and zz. */
-    assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1},
-        {.letters = "y", .watched = -2, .finish = FINISH_EOS}, {.letters = "zz!!", .watched = -9}));
-    ITEMS(&rig, "abx", "abxy", "abxyz", "aby", "abz", "abzz", "abzz!");
-    for (int32_t i = 0; i < 7; i++) {
-        check_right(&rig, i, "cdefghijklmp"); /* the first twelve */
-    }
-    /* -3 for the right against -2 or so for the others; fills are -0.5 a letter. */
-    assert_false(RUN(
-        &rig, {.forced = -3}, {.forced = -2}, {.forced = -2.5f}, {.forced = -1}, {.forced = -4}));
-    REPLY(&rig, "\"text\":\"abycdefghijklmpqrs\"",
-        "{\"index\":0,\"id\":null,\"text\":\"y\",\"start\":2,\"end\":3,\"tokens\":1,"
-        "\"finish_reason\":\"stop\",\"logprob\":-0.5,\"score\":-1.15}",
+    assert_false(RUN(&rig, {.forced = -2}, {.forced = -2}, {.forced = -2}, {.forced = -1},
+        {.forced = -1}, {.forced = -2}));
+    /* -0.5 and -2 for xq, -0.5 more for xqv. */
+    REPLY(&rig, "\"text\":\"abxqcdefghijklmpqrstuvwxyzABC\"",
+        "{\"index\":0,\"id\":null,\"text\":\"xq\",\"start\":2,\"end\":4,\"tokens\":2,"
+        "\"finish_reason\":\"stop\",\"logprob\":-2.5,\"score\":-26.5}",
         "\"mode\":\"rerank\"",
-        /* 8 x 2, then 27 of seven continuations with 12 forced behind each; all letters count */
-        "\"usage\":{\"prompt_tokens\":127,\"completion_tokens\":30,");
+        /* 2, 3 + 4 + 3, then 31 of eight continuations with 24 behind each; all letters count */
+        "\"usage\":{\"prompt_tokens\":235,\"completion_tokens\":9,");
+    rig_close(&rig);
+}
+
+/* What the greedy candidate came to is scored though eight others look better. */
+static void test_left_alone_is_scored(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":12,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "0123456789AB!", .watched = -1}));
+    ITEMS(&rig, "a0123456789AB", "a0", "a01", "a012", "a0123", "a01234", "a012345", "a0123456");
     rig_close(&rig);
 }
 
@@ -234,14 +267,18 @@ static void test_finish(void **state)
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
     assert_int_equal(plan_of(&rig)->item_count, 1);
     assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
-    ITEMS(&rig, "ax", "axy");
-    check_right(&rig, 0, "b"); /* shorter than twelve */
-    assert_false(RUN(&rig, {.forced = -2}, {.forced = -1}));
+    ITEMS(&rig, "axy", "ax");
+    check_right(&rig, 0, "b"); /* shorter than 24 */
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -2}));
     REPLY(&rig, "\"text\":\"xy\"", "\"tokens\":2,\"finish_reason\":\"length\"");
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
-    assert_false(RUN(&rig, {.forced = -1}, {.forced = -1.0f})); /* a tie: the earlier one */
+    assert_false(RUN(&rig, {.forced = -1.5f}, {.forced = -1})); /* the shorter by a half */
     REPLY(&rig, "\"text\":\"x\"", "\"tokens\":1,\"finish_reason\":\"stop\"");
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -1.5f})); /* a tie: the first kept */
+    REPLY(&rig, "\"text\":\"xy\"", "\"score\":-2.0");
     rig_close(&rig);
 }
 
@@ -250,21 +287,64 @@ static void test_candidates(void **state)
     struct engine_rig rig;
     (void)state;
     rig_open(&rig);
+    /* 8 by default. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":9}");
+    assert_true(RUN(&rig, {.letters = "012345678!", .second = "abcdefghi", .third = "ABCDEFGHI"}));
+    ITEMS(&rig, "aa", "a0b", "aA", "a01c", "a0B", "a012d", "a01C");
+    /* Branches go on as the request says, the greedy candidate does not. */
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":32,\"temperature\":0.5,\"top_p\":0.5,"
-                    "\"seed\":7,\"logit_bias\":[[120,false]]}");
-    assert_int_equal(plan_of(&rig)->item_count, 32);
-    const struct sampling *last = &plan_of(&rig)->items[31].sampling;
+                    "\"max_tokens\":30,\"seed\":7,\"logit_bias\":[[65,1.5],[97,false]]}");
+    ITEMS(&rig, "a");
+    assert_true(plan_of(&rig)->items[0].sampling.temperature == 0);
+    assert_int_equal(plan_of(&rig)->items[0].sampling.logit_bias_count, 2);
+    assert_true(RUN(&rig, {.letters = "012345678901234567890123456789!",
+                              .second = "abcdefghijklmnopqrstuvwxyzABCDE",
+                              .third = "ABCDEFGHIJKLM"}));
+    assert_int_equal(plan_of(&rig)->item_count, 31);
+    plan_rig_item(&rig.plan, 0, "aA"); /* biased: -1.5; a is banned */
+    plan_rig_item(&rig.plan, 1, "a0b");
+    const struct sampling *last = &plan_of(&rig)->items[30].sampling;
     assert_true(last->temperature == 0.5f && last->top_p == 0.5f);
     assert_int_equal(last->seed, 7);
     assert_int_equal(last->sample_index, 31);
-    assert_int_equal(plan_of(&rig)->items[0].sampling.logit_bias_count, 1);
-    /* Greedy candidates would all be the same. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"temperature\":0}");
-    assert_int_equal(plan_of(&rig)->item_count, 1);
     plan_rig_refused(&rig.plan, &endpoint_infill, "{\"text\":\"a[gap]b\",\"candidates\":33}",
         ERR_INVALID, "/candidates");
     plan_rig_refused(&rig.plan, &endpoint_infill, "{\"text\":\"a[gap]b\",\"candidates\":0}",
         ERR_INVALID, "/candidates");
+    rig_close(&rig);
+}
+
+/* No branch where it could have no cut, nor behind the greedy candidate's last. */
+static void test_useless_branches(void **state)
+{
+    struct engine_rig rig;
+    (void)state;
+    rig_open(&rig);
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"stop\":[\".\"],\"min_tokens\":1}");
+    assert_true(RUN(&rig, {.letters = "x.",
+                              .second = ".,q",
+                              .third = "p.r",
+                              .watched = -1,
+                              .finish = FINISH_STOP_STRING,
+                              .shown = 1}));
+    ITEMS(&rig, "a.", "ax,", "ap"); /* before min_tokens a stop string is none */
+    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_min, 0);
+    plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
+    assert_true(RUN(&rig,
+        {.letters = " x", .second = "p ", .third = "-q", .watched = -1, .finish = FINISH_EOS}));
+    ITEMS(&rig, "a  ", "a q"); /* p does not begin with the space */
+    plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
+    assert_true(RUN(&rig, {.letters = "xyz!", .second = "pqr", .third = " ss", .watched = -1}));
+    ITEMS(&rig, "a "); /* nor does what is behind x */
+    assert_true(RUN(&rig, {.letters = "uv!", .watched = -1}));
+    ITEMS(&rig, "a u", "a uv");
+    /* The last token may be another; behind it there is none. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2}");
+    assert_true(RUN(&rig, {.letters = "xyz", .second = "-pq", .watched = -1}));
+    ITEMS(&rig, "axp");
+    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, 1);
+    assert_true(RUN(&rig, {.letters = "!", .watched = -3}));
+    ITEMS(&rig, "axy", "ax", "axp");
     rig_close(&rig);
 }
 
@@ -281,7 +361,7 @@ static void test_nothing_behind_the_gap(void **state)
     assert_true(item->sampling.temperature == 0);
     assert_false(RUN(&rig, {.letters = "xy", .finish = FINISH_EOS}));
     REPLY(&rig, "\"text\":\"abxy\"", "\"tokens\":2,\"finish_reason\":\"stop\",\"logprob\":-1.0,",
-        "\"score\":-0.15", "\"prompt_tokens\":2,\"completion_tokens\":3,");
+        "\"score\":-1.0", "\"prompt_tokens\":2,\"completion_tokens\":3,");
     plan_body(&rig, "{\"text\":\"ab[gap]\",\"temperature\":0.5}");
     assert_true(plan_of(&rig)->items[0].sampling.temperature == 0.5f);
     /* max_tokens 0 only warms the cache. */
@@ -304,15 +384,24 @@ static void test_floor_and_length(void **state)
     assert_int_equal(step->tokens_min, 2);
     assert_int_equal(step->stop_count, 1);
     assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1}));
-    ITEMS(&rig, "axy", "axyz");
+    ITEMS(&rig, "axyz", "axy");
     /* `length` cuts nowhere but at the end. */
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"min_tokens\":2,\"until\":\"length\","
                     "\"candidates\":2,\"stop\":\".\"}");
     step = &plan_of(&rig)->items[0].steps[0];
     assert_true(step->ban_end);
     assert_int_equal(step->stop_count, 0);
-    assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1}, {.letters = "...!", .watched = -2}));
+    assert_true(RUN(&rig, {.letters = "xyz!", .second = ".", .watched = -1}));
+    assert_true(RUN(&rig, {.letters = "..!", .watched = -2}));
     ITEMS(&rig, "axyz", "a...");
+    /* What a branch begins with counts. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":5,\"min_tokens\":3,\"candidates\":2}");
+    assert_true(
+        RUN(&rig, {.letters = "xyz", .second = "-p-", .finish = FINISH_EOS, .watched = -9}));
+    ITEMS(&rig, "axp");
+    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_min, 1);
+    assert_true(RUN(&rig, {.letters = "q", .finish = FINISH_EOS, .watched = -1}));
+    ITEMS(&rig, "axyz", "axpq");
     rig_close(&rig);
 }
 
@@ -331,7 +420,13 @@ static void test_stop_strings(void **state)
     plan_body(&rig, body);
     assert_true(
         RUN(&rig, {.letters = "xy--", .finish = FINISH_STOP_STRING, .shown = 2, .watched = -1}));
-    ITEMS(&rig, "ax", "axy", "axy-");
+    ITEMS(&rig, "axy-", "ax", "axy");
+    /* A branch may begin with the beginning of one. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":4,\"candidates\":2,\"stop\":\"./\"}");
+    assert_true(RUN(&rig, {.letters = "xyzu!", .second = "--.", .watched = -1}));
+    ITEMS(&rig, "axy.");
+    assert_true(RUN(&rig, {.letters = "/!", .watched = 0}));
+    ITEMS(&rig, "axyzu", "ax", "axy", "axyz");
     /* Nothing before it: the empty fill is all there is. */
     plan_body(&rig, body);
     assert_true(
@@ -365,9 +460,15 @@ static void test_time_is_up(void **state)
     rig_open(&rig);
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
     assert_int_equal(plan_of(&rig)->predict_us, 5000);
-    assert_true(RUN(&rig, {.letters = "xyz", .finish = FINISH_TIMEOUT, .watched = -1}));
+    assert_true(
+        RUN(&rig, {.letters = "xyz", .second = "ppp", .finish = FINISH_TIMEOUT, .watched = -1}));
     assert_int_equal(plan_of(&rig)->predict_us, 5000);
-    ITEMS(&rig, "ax", "axy");
+    ITEMS(&rig, "axy", "ax");
+    /* Later, in the branches. */
+    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":2}");
+    assert_true(RUN(&rig, {.letters = "xyz!", .second = "p", .watched = -1}));
+    assert_true(RUN(&rig, {.letters = "", .finish = FINISH_TIMEOUT}));
+    ITEMS(&rig, "axyz", "ax", "axy");
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
     assert_true(RUN(&rig, {.letters = "x", .finish = FINISH_TIMEOUT, .watched = -1}));
     ITEMS(&rig, "a");
@@ -384,7 +485,7 @@ static void test_whole_characters(void **state)
     rig_open(&rig);
     plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":6,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "x\u20acy", .finish = FINISH_EOS, .watched = -1}));
-    ITEMS(&rig, "ax", "ax\u20ac", "ax\u20acy");
+    ITEMS(&rig, "ax\u20acy", "ax", "ax\u20ac");
     rig_close(&rig);
 }
 
@@ -395,17 +496,18 @@ static void test_space_begins_the_fill(void **state)
     struct engine_rig rig;
     (void)state;
     rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab [gap] cd\",\"max_tokens\":3,\"candidates\":3}");
-    ITEMS(&rig, "ab", "ab", "ab");
+    plan_body(&rig, "{\"text\":\"ab [gap] cd\",\"max_tokens\":3,\"candidates\":2}");
+    ITEMS(&rig, "ab");
     /* No cut of the one without a space, none that is but the space. */
-    assert_true(RUN(&rig, {.letters = ",xy!", .watched = 0}, {.letters = " xy!", .watched = -1},
-        {.letters = "  z!", .watched = -2}));
-    ITEMS(&rig, "ab x", "ab xy", "ab  ", "ab  z");
+    assert_true(RUN(&rig, {.letters = ",xy!", .second = " ", .watched = 0}));
+    ITEMS(&rig, "ab ");
+    assert_true(RUN(&rig, {.letters = "xy!", .watched = -1}));
+    ITEMS(&rig, "ab x", "ab xy");
     check_right(&rig, 0, " cd");
     assert_false(RUN(&rig, {.forced = -1}, {.forced = -3}));
     REPLY(&rig, "\"text\":\"ab x cd\"",
         "\"text\":\"x\",\"start\":3,\"end\":4,\"tokens\":2,\"finish_reason\":\"stop\","
-        "\"logprob\":-1.0,");
+        "\"logprob\":-2.5,");
     rig_close(&rig);
 }
 
@@ -415,14 +517,16 @@ static void test_no_candidate_has_the_space(void **state)
     (void)state;
     rig_open(&rig);
     plan_body(&rig, "{\"text\":\"ab [gap]cd\",\"max_tokens\":2,\"candidates\":2}");
-    assert_true(RUN(&rig, {.letters = "xyz", .watched = -1}));
-    ITEMS(&rig, "ab ", "ab ");
-    assert_true(RUN(&rig, {.letters = "xyz", .watched = -1}));
-    ITEMS(&rig, "ab x", "ab xy");
-    assert_false(RUN(&rig, {.forced = -1}, {.forced = -3}));
+    assert_true(RUN(&rig, {.letters = "xyz", .second = "p", .watched = -1}));
+    ITEMS(&rig, "ab ");
+    assert_true(RUN(&rig, {.letters = "xyz", .second = "p", .watched = -1}));
+    ITEMS(&rig, "ab p"); /* behind the space a letter will do */
+    assert_true(RUN(&rig, {.letters = "qr", .watched = -9}));
+    ITEMS(&rig, "ab xy", "ab x", "ab p", "ab pq");
+    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}, {.forced = -3}));
     REPLY(&rig, "\"text\":\"ab xcd\"", "\"text\":\"x\",\"start\":3,",
-        /* 2 x 2, 2 x 3, then 4 + 5 with two forced behind each */
-        "\"prompt_tokens\":23,\"completion_tokens\":12,");
+        /* 2, 3, 4, then 5 + 4 + 4 + 5 with two forced behind each */
+        "\"prompt_tokens\":35,\"completion_tokens\":8,");
     /* The next gap's left has both, the space and the fill as it was sampled. */
     plan_body(&rig, "{\"text\":\"ab [gap]cd[gap]e\",\"max_tokens\":1,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
@@ -473,17 +577,19 @@ static void test_sequential(void **state)
     plan_body(&rig, "{\"text\":\"ab [gap] c [gap] d\",\"max_tokens\":2,\"candidates\":2,"
                     "\"stream\":true}");
     struct call *call = &rig.plan.call;
-    ITEMS(&rig, "ab", "ab");
-    assert_true(RUN(&rig, {.letters = " x!", .watched = -1}));
+    ITEMS(&rig, "ab");
+    assert_true(RUN(&rig, {.letters = " x!", .second = "-p", .watched = -1}));
     assert_int_equal(endpoint_infill.frame_more(call, &rig.job, &frames), ERR_OK);
     assert_int_equal(frames.count, 0);
-    ITEMS(&rig, "ab x");
+    ITEMS(&rig, "ab p");
+    assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS}));
+    ITEMS(&rig, "ab x", "ab p");
     check_right(&rig, 0, " c"); /* the space behind it is the next gap's */
-    assert_true(RUN(&rig, {.forced = -1}));
+    assert_true(RUN(&rig, {.forced = -1}, {.forced = -2}));
     assert_int_equal(endpoint_infill.frame_more(call, &rig.job, &frames), ERR_OK);
     assert_string_equal(frames.bytes, "data: {\"gap\":0,\"text\":\"x\",\"tokens\":[32,120]}\n\n"
                                       "data: {\"gap\":0,\"finish_reason\":\"length\"}\n\n");
-    ITEMS(&rig, "ab x c", "ab x c");
+    ITEMS(&rig, "ab x c");
     assert_true(RUN(&rig, {.letters = " y", .finish = FINISH_EOS, .watched = -1}));
     assert_false(RUN(&rig, {.forced = -1}));
     buf_clear(&frames);
@@ -504,14 +610,14 @@ static void test_independent(void **state)
     rig_open(&rig);
     plan_body(&rig, "{\"text\":\"ab[gap]c [gap]d[gap]\",\"max_tokens\":1,\"candidates\":2,"
                     "\"spans\":\"independent\",\"stream\":true}");
-    ITEMS(&rig, "ab", "ab", "abc", "abc", "abc d"); /* no fill in another's left */
-    /* The first is ready to be scored while the second is asked again and the third is settled. */
-    assert_true(RUN(&rig, {.letters = "x!", .watched = -1}, {.letters = "y!", .watched = -2},
-        {.letters = "z!"}, {.letters = "z!"}, {.letters = "w"}));
-    ITEMS(&rig, "abx", "aby", "abc ", "abc ");
-    assert_true(RUN(&rig, {.forced = -3}, {.forced = -1}, {.letters = "u!", .watched = -1}));
-    ITEMS(&rig, "abc u");
-    assert_false(RUN(&rig, {.forced = -1}));
+    ITEMS(&rig, "ab", "abc", "abc d"); /* no fill in another's left */
+    /* The first has a branch while the second is asked again and the third is settled. */
+    assert_true(RUN(&rig, {.letters = "x!", .second = "y", .watched = -1}, {.letters = "z!"},
+        {.letters = "w"}));
+    ITEMS(&rig, "aby", "abc ");
+    assert_true(RUN(&rig, {.letters = "!", .watched = -2}, {.letters = "u!", .watched = -1}));
+    ITEMS(&rig, "abx", "aby", "abc u");
+    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}, {.forced = -1}));
     REPLY(&rig, "\"text\":\"abyc udw\"", "\"spans\":\"independent\"");
     buf_init(&frames, MEM_REQUESTS, 1 << 16);
     assert_int_equal(endpoint_infill.frame_end(&rig.plan.call, &rig.job, &frames), ERR_OK);
@@ -528,7 +634,8 @@ static void test_budgets(void **state)
     static const struct {
         const char *right;
         int32_t fill; /* 0: refused */
-    } cases[] = {{"a", 23}, {"abcd", 20}, {"abcdefghijkl", 12}, {"abcdefghijklmnop", 12}, {"", 24}};
+    } cases[] = {
+        {"a", 23}, {"abcd", 20}, {"abcdefghijkl", 12}, {"abcdefghijklmpqrstuv", 4}, {"", 24}};
     struct engine_rig rig;
     char body[256];
     (void)state;
@@ -563,13 +670,13 @@ static void test_llama_form(void **state)
     rig_open(&rig);
     plan_body(&rig, "{\"input_prefix\":\"ab\",\"prompt\":\"c \",\"input_suffix\":\" d\","
                     "\"n_predict\":3,\"n_cmpl\":2,\"n_probs\":1}");
-    ITEMS(&rig, "abc", "abc", "abc", "abc", "abc", "abc", "abc", "abc");
-    assert_true(RUN(&rig, {.letters = " xy!", .watched = -1}));
-    ITEMS(&rig, "abc x", "abc xy");
-    assert_false(RUN(&rig, {.forced = -2}, {.forced = -1}));
+    ITEMS(&rig, "abc");
+    assert_true(RUN(&rig, {.letters = " xy!", .second = "---", .third = "---", .watched = -1}));
+    ITEMS(&rig, "abc xy", "abc x");
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -2}));
     REPLY(&rig, "[{\"index\":0,\"content\":\"xy\",", "\"stop_type\":\"limit\"",
         "{\"index\":1,\"content\":\"x\",", "\"stop_type\":\"eos\"", "\"tokens_predicted\":2,",
-        "\"prompt\":\"abc\"", "\"seed\":0", "\"temperature\":0.8", "\"n_predict\":3",
+        "\"prompt\":\"abc\"", "\"seed\":0", "\"temperature\":0.0", "\"n_predict\":3",
         "\"completion_probabilities\":[{\"id\":32,", "\"top_logprobs\":[{\"id\":120,");
     /* As many answers as there are. */
     plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":1,\"n_cmpl\":3,"
@@ -608,7 +715,7 @@ static void test_llama_limits(void **state)
     plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":4,"
                     "\"n_indent\":2}");
     assert_true(RUN(&rig, {.letters = "x\ny!", .watched = -1}));
-    ITEMS(&rig, "ax", "ax\n");
+    ITEMS(&rig, "ax\n", "ax");
     plan_rig_refused(&rig.plan, &endpoint_infill, "{\"input_prefix\":\"\",\"input_suffix\":\"c\"}",
         ERR_INVALID, "/input_prefix");
     rig_close(&rig);
@@ -636,33 +743,45 @@ static void test_failed_item_ends_it(void **state)
     rig_close(&rig);
 }
 
+/* A job ran; what is next is planned. */
+static enum err take_job(struct engine_rig *rig, const struct said *said)
+{
+    bool more = false;
+    for (int32_t i = 0; i < plan_of(rig)->item_count; i++) {
+        rig->results[i] = (struct item_result){.steps = &rig->steps[i]};
+        say_decoded(rig, i, said);
+    }
+    rig->job.plan = *plan_of(rig);
+    rig->job.results = rig->results;
+    enum err err = endpoint_infill.more(&rig->plan.call, &rig->job, &more, &rig->plan.info);
+    assert_int_equal(more, err == ERR_OK);
+    return err;
+}
+
 static void test_allocation_failures(void **state)
 {
+    static const struct said greedy = {.letters = " xy!", .second = "-p", .watched = -1};
+    static const struct said branch = {.letters = "u", .finish = FINISH_EOS, .watched = -1};
     struct engine_rig rig;
     enum err err = ERR_NO_MEMORY;
-    int32_t failures = 0;
+    int32_t failures[2] = {0, 0};
     (void)state;
     rig_open(&rig);
     for (uint64_t nth = 1; err != ERR_OK; nth++) {
-        bool more = false;
         arena_drop(&rig.plan.arena);
         arena_init(&rig.plan.arena, MEM_REQUESTS, 256, 1 << 24);
         plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3,\"candidates\":4}");
-        const struct said said = {.letters = " xy!", .watched = -1};
-        for (int32_t i = 0; i < plan_of(&rig)->item_count; i++) {
-            rig.results[i] = (struct item_result){.steps = &rig.steps[i]};
-            say_decoded(&rig, i, &said);
-        }
-        rig.job.plan = *plan_of(&rig);
-        rig.job.results = rig.results;
         mem_fail_after(nth, 0);
-        err = endpoint_infill.more(&rig.plan.call, &rig.job, &more, &rig.plan.info);
+        err = take_job(&rig, &greedy);
+        failures[0] += err != ERR_OK;
+        if (err == ERR_OK) {
+            err = take_job(&rig, &branch);
+            failures[1] += err != ERR_OK;
+        }
         mem_fail_after(0, 0);
         assert_true(err == ERR_OK || err == ERR_NO_MEMORY);
-        assert_int_equal(more, err == ERR_OK);
-        failures += err != ERR_OK;
     }
-    assert_true(failures > 5);
+    assert_true(failures[0] >= 3 && failures[1] >= 3);
     rig_close(&rig);
 }
 
@@ -670,7 +789,9 @@ int main(void)
 {
     json_in_init();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_jobs),
+        cmocka_unit_test(test_three_jobs),
+        cmocka_unit_test(test_left_alone_is_scored),
+        cmocka_unit_test(test_useless_branches),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_candidates),
         cmocka_unit_test(test_nothing_behind_the_gap),

@@ -1,0 +1,263 @@
+/*
+ * See rerank_candidate.h. What surprises: stop strings are looked for once more. The engine sees
+ * only what an item wrote itself, and a stop string may begin before that.
+ */
+#include "api/rerank_candidate.h"
+
+#include <math.h>
+#include <string.h>
+#include "api/infill_reply.h"
+#include "engine/base/assert.h"
+#include "engine/sample/stop.h"
+
+/* ---- tokens -------------------------------------------------------------------------------- */
+
+/* Arrays of a candidate while they are filled. */
+struct parts {
+    int32_t *tokens, *ends;
+    float *logprobs, *firsts;
+    struct token_logprob *top;
+    int32_t count, own; /* tokens; those of the greedy candidate and the branch */
+};
+
+static enum err make_parts(struct call *call, const struct rerank_rules *rules,
+    const struct step_result *result, const struct choice_branch *branch, struct parts *parts,
+    struct err_info *info)
+{
+    int32_t own = branch != NULL ? branch->at + 1 : 0;
+    int32_t count = MIN(own + infill_text_tokens(result), rules->step->tokens_max);
+    size_t tops = (size_t)MAX(rules->step->top_logprobs, 0) * (size_t)count;
+    *parts = (struct parts){.count = count, .own = own};
+    enum err err = call_array(call, (size_t)count, sizeof(*parts->tokens), &parts->tokens, info);
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)count + 1, sizeof(*parts->ends), &parts->ends, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)count, sizeof(*parts->logprobs), &parts->logprobs, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)count + 1, sizeof(*parts->firsts), &parts->firsts, info);
+    }
+    if (err == ERR_OK) {
+        err = call_array(call, tops, sizeof(*parts->top), &parts->top, info);
+    }
+    return err;
+}
+
+static void take_begin(struct parts *parts, int32_t tops, const struct rerank_candidate *greedy,
+    const struct choice_branch *branch)
+{
+    size_t at = (size_t)branch->at;
+    ASSERT(branch->at < parts->count);
+    if (at > 0) {
+        memcpy(parts->tokens, greedy->tokens.ids, at * sizeof(*parts->tokens));
+        memcpy(parts->logprobs, greedy->view.logprobs, at * sizeof(*parts->logprobs));
+    }
+    parts->tokens[at] = branch->token;
+    parts->logprobs[at] = branch->logprob;
+    if (tops > 0) { /* the branch's own alternatives are those of the token it stands for */
+        size_t known = MIN(at + 1, (size_t)greedy->tokens.count) * (size_t)tops;
+        memcpy(parts->top, greedy->top, known * sizeof(*parts->top));
+    }
+}
+
+static void take_written(
+    struct parts *parts, const struct step_result *result, int32_t tops, int32_t tops_wanted)
+{
+    for (int32_t i = 0; parts->own + i < parts->count; i++) {
+        int32_t at = parts->own + i;
+        parts->tokens[at] = result->tokens[i];
+        parts->logprobs[at] = result->logprobs[i];
+        if (tops_wanted > 0) {
+            memcpy(parts->top + (size_t)at * (size_t)tops_wanted,
+                result->top + (size_t)i * (size_t)tops, (size_t)tops_wanted * sizeof(*parts->top));
+        }
+    }
+    for (int32_t i = 0; i < result->token_count && parts->own + i <= parts->count; i++) {
+        parts->firsts[parts->own + i] = result->watched[i];
+    }
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+struct spelling {
+    struct buf text;
+    struct stop_matcher stops;
+    size_t shown; /* bytes before a stop string */
+};
+
+/* What a token adds; a stop string counts from the floor on. */
+static void spell_token(struct spelling *spelling, struct detokenizer *detokenizer, int32_t token,
+    size_t bound, bool stops)
+{
+    char *room = buf_reserve(&spelling->text, 2 * bound + LIMIT_STOP_BYTES);
+    if (room == NULL) {
+        return;
+    }
+    size_t bytes = detokenizer_push(detokenizer, token, room, bound);
+    spelling->shown += stops ? stop_push(&spelling->stops, room, bytes, room + bound) : bytes;
+    buf_took(&spelling->text, bytes);
+}
+
+/* The text of all tokens in the arena; ends[n] = its bytes after n of them, -1 where a character is
+ * not whole. *out_shown: bytes before a stop string. */
+static enum err spell(struct call *call, const struct plan_step *step, const struct parts *parts,
+    struct bound_text *out_text, int32_t *out_shown, struct err_info *info)
+{
+    struct detokenizer detokenizer;
+    struct spelling spelling = {0};
+    size_t bound = detokenizer_bound(call->tokenizer);
+    char rest[LIMIT_STOP_BYTES];
+    buf_init(&spelling.text, MEM_REQUESTS, (size_t)64 << 20);
+    stop_init(&spelling.stops, step->stops, step->stop_count);
+    detokenizer_init(&detokenizer, call->tokenizer, false, true);
+    for (int32_t i = 0; i < parts->count; i++) {
+        spell_token(&spelling, &detokenizer, parts->tokens[i], bound, i >= step->tokens_min);
+        parts->ends[i + 1] = detokenizer.held_count == 0 ? (int32_t)spelling.text.count : -1;
+    }
+    if (parts->count > 0 && parts->ends[parts->count] < 0) {
+        parts->ends[parts->count] = (int32_t)spelling.text.count; /* what is not whole is dropped */
+    }
+    spelling.shown += spelling.stops.matched < 0 ? stop_end(&spelling.stops, rest) : 0;
+    const char *copy =
+        spelling.text.failed
+            ? NULL
+            : arena_copy(call->arena, spelling.text.count > 0 ? spelling.text.bytes : "",
+                  spelling.text.count);
+    *out_text = (struct bound_text){copy, (int32_t)spelling.text.count};
+    *out_shown = (int32_t)spelling.shown;
+    buf_free(&spelling.text);
+    return copy != NULL ? ERR_OK : call_no_memory(info);
+}
+
+/* ---- candidates ---------------------------------------------------------------------------- */
+
+/* No cut where the text may not end. */
+static void bar_ends(const struct rerank_rules *rules, const struct bound_text *text, int32_t shown,
+    struct parts *parts)
+{
+    int32_t shift = rules->spaced ? 1 : 0;
+    bool cut;
+    int32_t bytes = MAX(shown, shift);
+    size_t visible = infill_reply_visible(
+        text->bytes + shift, (size_t)(bytes - shift), rules->n_indent, true, &cut);
+    int32_t limit = shift + (int32_t)visible;
+    for (int32_t n = 1; n <= parts->count; n++) {
+        if (parts->ends[n] > limit || (parts->ends[n] <= shift && !rules->whole)) {
+            parts->ends[n] = -1;
+        }
+    }
+}
+
+enum err rerank_candidate_read(struct call *call, const struct rerank_rules *rules,
+    const struct step_result *result, int32_t tops, const struct rerank_candidate *greedy,
+    const struct choice_branch *branch, struct rerank_candidate *out, struct err_info *info)
+{
+    struct parts parts;
+    struct bound_text text = {0};
+    int32_t shown = 0, wanted = rules->step->top_logprobs;
+    enum err err = make_parts(call, rules, result, branch, &parts, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (branch != NULL) {
+        take_begin(&parts, wanted, greedy, branch);
+    }
+    take_written(&parts, result, tops, wanted);
+    err = spell(call, rules->step, &parts, &text, &shown, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    int32_t from = MAX(MAX(rules->step->tokens_min, 1), parts.own);
+    int32_t to = MIN(parts.count, parts.own + result->token_count - 1);
+    if (!rules->spaced || (text.count > 0 && text.bytes[0] == ' ')) {
+        bar_ends(rules, &text, shown, &parts);
+    } else {
+        to = -1;
+    }
+    *out = (struct rerank_candidate){.tokens = {parts.tokens, parts.count},
+        .text = text,
+        .view = {.text = text.bytes,
+            .ends = parts.ends,
+            .logprobs = parts.logprobs,
+            .firsts = parts.firsts,
+            .from = rules->whole ? rules->step->tokens_max : from,
+            .to = to},
+        .top = parts.top,
+        .finish = result->finish,
+        .stop_index = result->stop_index};
+    return ERR_OK;
+}
+
+struct choice_cut rerank_candidate_longest(const struct rerank_candidate *greedy)
+{
+    int32_t n = MAX(greedy->view.to, 0);
+    while (n > 0 && greedy->view.ends[n] < 0) {
+        n--;
+    }
+    return (struct choice_cut){0, n};
+}
+
+/* ---- branches ------------------------------------------------------------------------------ */
+
+static double bias_of(const struct sampling *sampling, int32_t token)
+{
+    double bias = 0;
+    for (int32_t i = 0; i < sampling->logit_bias_count; i++) {
+        bias += sampling->logit_bias[i].token == token ? (double)sampling->logit_bias[i].bias : 0;
+    }
+    return bias;
+}
+
+static bool contains(const char *text, size_t bytes, const struct stop_string *part)
+{
+    size_t count = (size_t)part->count;
+    for (size_t at = 0; at + count <= bytes; at++) {
+        if (memcmp(text + at, part->bytes, count) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a candidate that goes on with the token behind `at` others could have a cut there. */
+static bool is_useful(
+    const struct call *call, const struct rerank_rules *rules, int32_t at, int32_t token)
+{
+    const struct plan_step *step = rules->step;
+    size_t bytes;
+    const char *piece = tokenizer_piece(call->tokenizer, token, false, &bytes);
+    if (bytes == 0 || (at == 0 && rules->spaced && piece[0] != ' ')) {
+        return false;
+    }
+    for (int32_t i = 0; i < step->stop_count && at >= step->tokens_min; i++) {
+        if (contains(piece, bytes, &step->stops[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void rerank_candidate_branches(const struct call *call, const struct rerank_rules *rules,
+    const struct rerank_candidate *greedy, const struct step_result *result, int32_t tops,
+    const struct sampling *sampling, struct choice_branches *branches)
+{
+    int32_t last = MIN(rerank_candidate_longest(greedy).token_count, rules->step->tokens_max - 1);
+    int32_t alternatives = MIN(MIN(tops, CHOICE_ALTERNATIVES), tokenizer_vocab(call->tokenizer));
+    double before = 0;
+    for (int32_t at = 0; at <= last && at < result->token_count; at++) {
+        const struct token_logprob *top = result->top + (size_t)at * (size_t)tops;
+        for (int32_t k = 0; k < alternatives; k++) {
+            if (k > 0 && top[k].logprob > top[k - 1].logprob) {
+                break; /* fewer tokens than that have a finite logit: the rest is zeros */
+            }
+            const struct choice_branch branch = {at, top[k].token, top[k].logprob,
+                before + (double)top[k].logprob + bias_of(sampling, top[k].token)};
+            if (branch.token != result->tokens[at] && isfinite(branch.total) &&
+                is_useful(call, rules, at, branch.token)) {
+                choice_offer(branches, &branch);
+            }
+        }
+        before += (double)result->logprobs[at];
+    }
+}
