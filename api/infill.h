@@ -30,7 +30,7 @@ MUST_USE enum err infill_mode(
 /* Names the fields that have no effect in this mode. */
 MUST_USE enum err infill_ignored_by(
     struct call *call, enum infill_mode mode, struct err_info *info);
-/* The request's sampling fields. Fills are greedy unless a temperature is given, but in mode fim. */
+/* The request's sampling fields. Without a temperature fills are greedy, but in mode fim. */
 MUST_USE enum err infill_sampling(
     struct call *call, enum infill_mode mode, struct sampling *out_sampling, struct err_info *info);
 /* A DECODE step with everything off. */

@@ -8,7 +8,6 @@
 #include <string.h>
 #include "api/infill_reply.h"
 #include "engine/base/assert.h"
-#include "engine/sample/stop.h"
 
 /* ---- tokens -------------------------------------------------------------------------------- */
 
@@ -80,54 +79,65 @@ static void take_written(
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
-struct spelling {
-    struct buf text;
-    struct stop_matcher stops;
-    size_t shown; /* bytes before a stop string */
-};
-
-/* What a token adds; a stop string counts from the floor on. */
-static void spell_token(struct spelling *spelling, struct detokenizer *detokenizer, int32_t token,
-    size_t bound, bool stops)
+/* Where the text first holds the string, -1 = nowhere. */
+static int32_t find(const char *text, int32_t bytes, const struct stop_string *part)
 {
-    char *room = buf_reserve(&spelling->text, 2 * bound + LIMIT_STOP_BYTES);
-    if (room == NULL) {
-        return;
+    for (int32_t at = 0; at + part->count <= bytes; at++) {
+        if (memcmp(text + at, part->bytes, (size_t)part->count) == 0) {
+            return at;
+        }
     }
-    size_t bytes = detokenizer_push(detokenizer, token, room, bound);
-    spelling->shown += stops ? stop_push(&spelling->stops, room, bytes, room + bound) : bytes;
-    buf_took(&spelling->text, bytes);
+    return -1;
+}
+
+/* Bytes before the stop string that ends first, of several the longest, from byte `from` on. */
+static int32_t shown_bytes(
+    const struct plan_step *step, const char *text, int32_t bytes, int32_t from)
+{
+    int32_t end = bytes, shown = bytes;
+    for (int32_t i = 0; i < step->stop_count; i++) {
+        const struct stop_string *stop = &step->stops[i];
+        int32_t at = find(text + from, bytes - from, stop);
+        if (at >= 0 && (from + at + stop->count < end ||
+                           (from + at + stop->count == end && from + at < shown))) {
+            shown = from + at;
+            end = shown + stop->count;
+        }
+    }
+    return shown;
 }
 
 /* The text of all tokens in the arena; ends[n] = its bytes after n of them, -1 where a character is
- * not whole. *out_shown: bytes before a stop string. */
+ * not whole. *out_shown: bytes before a stop string, which counts behind tokens_min. */
 static enum err spell(struct call *call, const struct plan_step *step, const struct parts *parts,
     struct bound_text *out_text, int32_t *out_shown, struct err_info *info)
 {
     struct detokenizer detokenizer;
-    struct spelling spelling = {0};
-    size_t bound = detokenizer_bound(call->tokenizer);
-    char rest[LIMIT_STOP_BYTES];
-    buf_init(&spelling.text, MEM_REQUESTS, (size_t)64 << 20);
-    stop_init(&spelling.stops, step->stops, step->stop_count);
+    struct buf text;
+    size_t bound = detokenizer_bound(call->tokenizer), from = 0;
+    buf_init(&text, MEM_REQUESTS, (size_t)64 << 20);
     detokenizer_init(&detokenizer, call->tokenizer, false, true);
     for (int32_t i = 0; i < parts->count; i++) {
-        spell_token(&spelling, &detokenizer, parts->tokens[i], bound, i >= step->tokens_min);
-        parts->ends[i + 1] = detokenizer.held_count == 0 ? (int32_t)spelling.text.count : -1;
+        char *room = buf_reserve(&text, bound);
+        if (room == NULL) {
+            break;
+        }
+        buf_took(&text, detokenizer_push(&detokenizer, parts->tokens[i], room, bound));
+        parts->ends[i + 1] = detokenizer.held_count == 0 ? (int32_t)text.count : -1;
+        from = i < step->tokens_min ? text.count : from;
     }
     if (parts->count > 0 && parts->ends[parts->count] < 0) {
-        parts->ends[parts->count] = (int32_t)spelling.text.count; /* what is not whole is dropped */
+        parts->ends[parts->count] = (int32_t)text.count; /* what is not whole is dropped */
     }
-    spelling.shown += spelling.stops.matched < 0 ? stop_end(&spelling.stops, rest) : 0;
     const char *copy =
-        spelling.text.failed
-            ? NULL
-            : arena_copy(call->arena, spelling.text.count > 0 ? spelling.text.bytes : "",
-                  spelling.text.count);
-    *out_text = (struct bound_text){copy, (int32_t)spelling.text.count};
-    *out_shown = (int32_t)spelling.shown;
-    buf_free(&spelling.text);
-    return copy != NULL ? ERR_OK : call_no_memory(info);
+        text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
+    *out_text = (struct bound_text){copy, (int32_t)text.count};
+    buf_free(&text);
+    if (copy == NULL) {
+        return call_no_memory(info);
+    }
+    *out_shown = shown_bytes(step, copy, out_text->count, (int32_t)from);
+    return ERR_OK;
 }
 
 /* ---- candidates ---------------------------------------------------------------------------- */
@@ -209,17 +219,6 @@ static double bias_of(const struct sampling *sampling, int32_t token)
     return bias;
 }
 
-static bool contains(const char *text, size_t bytes, const struct stop_string *part)
-{
-    size_t count = (size_t)part->count;
-    for (size_t at = 0; at + count <= bytes; at++) {
-        if (memcmp(text + at, part->bytes, count) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether a candidate that goes on with the token behind `at` others could have a cut there. */
 static bool is_useful(
     const struct call *call, const struct rerank_rules *rules, int32_t at, int32_t token)
@@ -231,7 +230,7 @@ static bool is_useful(
         return false;
     }
     for (int32_t i = 0; i < step->stop_count && at >= step->tokens_min; i++) {
-        if (contains(piece, bytes, &step->stops[i])) {
+        if (find(piece, (int32_t)bytes, &step->stops[i]) >= 0) {
             return false;
         }
     }

@@ -1,7 +1,7 @@
 /*
- * Goal: /infill in mode rerank plans the greedy candidate, its branches and the scored continuations
- * it documents, and answers with the best of them, in both body forms.
- * Method: a vocabulary of bytes (plan_rig.h) and a scripted engine: what each item of a job "said"
+ * Goal: /infill in mode rerank plans the greedy candidate, its branches and the scored
+ * continuations it documents, and answers with the best of them, in both body forms.
+ * Method: a scripted engine (rerank_rig.h) over a vocabulary of bytes: what each item of a job said
  * is written down here, letter by letter. The choice itself is in test_choice.c.
  */
 #include <setjmp.h>
@@ -15,187 +15,7 @@
 
 #include "api/infill_gaps.h"
 #include "api/json_in.h"
-#include "engine/base/assert.h"
-#include "tests/unit/api/plan_rig.h"
-
-enum { SAID_MAX = 40, ITEMS_MAX = 64, TOPS_MAX = 8 };
-
-/* What an item came to: of a DECODE its letters, of a FORCE one log-probability for all. */
-struct said {
-    const char *letters;
-    const char *second,
-        *third;         /* what else could have come at each letter, at -2 and -3; '-' = no */
-    enum finish finish; /* FINISH_NONE: FINISH_LENGTH */
-    float watched;      /* where the first letter was sampled; 0.25 less for each that follows */
-    float forced;
-    int32_t shown; /* FINISH_STOP_STRING: letters before the stop string */
-};
-
-struct engine_rig {
-    struct plan_rig plan;
-    struct job job;
-    struct item_result results[ITEMS_MAX];
-    struct step_result steps[ITEMS_MAX];
-    int32_t tokens[ITEMS_MAX][SAID_MAX];
-    float logprobs[ITEMS_MAX][SAID_MAX], watched[ITEMS_MAX][SAID_MAX];
-    char texts[ITEMS_MAX][SAID_MAX];
-    struct token_logprob top[ITEMS_MAX][SAID_MAX * TOPS_MAX];
-};
-
-static void rig_open(struct engine_rig *rig)
-{
-    memset(rig, 0, sizeof(*rig));
-    plan_rig_open(&rig->plan, false, false);
-    rig->plan.model.infill_modes[0] = INFILL_RERANK;
-    rig->plan.model.infill_modes[1] = INFILL_HYBRID;
-    rig->plan.model.infill_mode_count = 2;
-}
-
-static void rig_close(struct engine_rig *rig)
-{
-    plan_rig_close(&rig->plan);
-    assert_int_equal(mem_bytes(MEM_REQUESTS), 0);
-}
-
-static const struct plan *plan_of(const struct engine_rig *rig)
-{
-    return &rig->plan.call.plan;
-}
-
-static void plan_body(struct engine_rig *rig, const char *body)
-{
-    if (plan_rig_plan(&rig->plan, &endpoint_infill, body) != ERR_OK) {
-        fail_msg("%s: %s: %s", body, rig->plan.info.where, rig->plan.info.text);
-    }
-    assert_true(rig->plan.call.asks_more);
-    assert_false(plan_of(rig)->stream);
-}
-
-/* The letter, then the others as far as they are wanted. */
-static void say_top(struct engine_rig *rig, int32_t item, int32_t k, const struct said *said)
-{
-    int32_t wanted = plan_of(rig)->items[item].steps[0].top_logprobs;
-    const char *others[] = {said->second, said->third};
-    struct token_logprob *top = &rig->top[item][k * wanted];
-    int32_t count = 0;
-    if (wanted > 0) {
-        top[count++] = (struct token_logprob){rig->tokens[item][k], -0.5f};
-    }
-    for (int32_t i = 0; i < 2 && count < wanted; i++) {
-        if (others[i] != NULL && k < (int32_t)strlen(others[i]) && others[i][k] != '-') {
-            top[count++] = (struct token_logprob){(unsigned char)others[i][k], -2.0f - (float)i};
-        }
-    }
-}
-
-static void say_decoded(struct engine_rig *rig, int32_t item, const struct said *said)
-{
-    struct step_result *step = &rig->steps[item];
-    int32_t letters = (int32_t)strlen(said->letters);
-    bool ended = said->finish == FINISH_EOS;
-    assert_in_range(letters + ended, 0, plan_of(rig)->items[item].steps[0].tokens_max);
-    for (int32_t k = 0; k < letters + ended; k++) {
-        rig->tokens[item][k] = k < letters ? (unsigned char)said->letters[k] : TOKEN_END;
-        rig->logprobs[item][k] = -0.5f;
-        rig->watched[item][k] = said->watched - 0.25f * (float)k;
-        say_top(rig, item, k, said);
-    }
-    memcpy(rig->texts[item], said->letters, (size_t)letters);
-    *step =
-        (struct step_result){.finish = said->finish == FINISH_NONE ? FINISH_LENGTH : said->finish,
-            .tokens = rig->tokens[item],
-            .logprobs = rig->logprobs[item],
-            .token_count = letters + ended,
-            .watched = rig->watched[item],
-            .top = rig->top[item],
-            .text = rig->texts[item],
-            .text_bytes = said->finish == FINISH_STOP_STRING ? said->shown : letters,
-            .stop_index = said->finish == FINISH_STOP_STRING ? 0 : -1};
-    rig->results[item].generated_tokens = letters + ended;
-}
-
-static void say_forced(struct engine_rig *rig, int32_t item, const struct said *said)
-{
-    const struct plan_step *planned = &plan_of(rig)->items[item].steps[0];
-    for (int32_t k = 0; k < planned->token_count; k++) {
-        rig->logprobs[item][k] = said->forced;
-    }
-    rig->steps[item] =
-        (struct step_result){.logprobs = rig->logprobs[item], .token_count = planned->token_count};
-}
-
-/* The planned job runs; items past `count` say what the last one did. True: there is another. */
-static bool run_job(struct engine_rig *rig, const struct said *said, int32_t count)
-{
-    const struct plan *plan = plan_of(rig);
-    bool more = false;
-    assert_in_range(plan->item_count, 1, ITEMS_MAX);
-    memset(rig->results, 0, sizeof(rig->results));
-    for (int32_t i = 0; i < plan->item_count; i++) {
-        const struct said *one = &said[MIN(i, count - 1)];
-        rig->results[i].steps = &rig->steps[i];
-        rig->results[i].prompt_tokens = plan->items[i].token_count;
-        if (plan->items[i].steps[0].kind == STEP_DECODE) {
-            say_decoded(rig, i, one);
-        } else {
-            say_forced(rig, i, one);
-        }
-    }
-    rig->job.plan = *plan;
-    rig->job.results = rig->results;
-    enum err err = endpoint_infill.more(&rig->plan.call, &rig->job, &more, &rig->plan.info);
-    if (err != ERR_OK) {
-        fail_msg("more: %s", rig->plan.info.text);
-    }
-    if (more) { /* the job is renewed */
-        memset(rig->texts, '#', sizeof(rig->texts));
-        memset(rig->tokens, 0, sizeof(rig->tokens));
-        memset(rig->logprobs, 0, sizeof(rig->logprobs));
-        memset(rig->top, 0, sizeof(rig->top));
-    }
-    return more;
-}
-
-#define RUN(rig, ...)                                                                              \
-    run_job(rig, (const struct said[]){__VA_ARGS__},                                               \
-        (int32_t)ARRAY_COUNT(((const struct said[]){__VA_ARGS__})))
-
-static void check_items(struct engine_rig *rig, const char *const *expected)
-{
-    int32_t count = 0;
-    for (; expected[count] != NULL; count++) {
-        assert_true(count < plan_of(rig)->item_count);
-        plan_rig_item(&rig->plan, count, expected[count]);
-    }
-    assert_int_equal(plan_of(rig)->item_count, count);
-}
-#define ITEMS(rig, ...) check_items(rig, (const char *const[]){__VA_ARGS__, NULL})
-
-static void check_right(const struct engine_rig *rig, int32_t item, const char *right)
-{
-    const struct plan_step *step = &plan_of(rig)->items[item].steps[0];
-    char text[64];
-    plan_rig_show(&rig->plan, step->tokens, step->token_count, text);
-    assert_int_equal(step->kind, STEP_FORCE);
-    assert_int_equal(step->top_logprobs, 0);
-    assert_string_equal(text, right);
-}
-
-/* The reply holds each of the parts. */
-static void check_reply(struct engine_rig *rig, const char *const *parts)
-{
-    struct buf reply;
-    buf_init(&reply, MEM_REQUESTS, 1 << 16);
-    assert_int_equal(
-        endpoint_infill.encode(&rig->plan.call, &rig->job, &reply, &rig->plan.info), ERR_OK);
-    for (; *parts != NULL; parts++) {
-        if (strstr(reply.bytes, *parts) == NULL) {
-            fail_msg("no %s in %s", *parts, reply.bytes);
-        }
-    }
-    buf_free(&reply);
-}
-#define REPLY(rig, ...) check_reply(rig, (const char *const[]){__VA_ARGS__, NULL})
+#include "tests/unit/api/rerank_rig.h"
 
 /* ---- the gap form -------------------------------------------------------------------------- */
 
@@ -214,25 +34,25 @@ static void check_candidate(const struct plan_item *item, uint32_t index, int32_
 
 static void test_three_jobs(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(
+    rerank_rig_open(&rig);
+    rerank_rig_plan(
         &rig, "{\"text\":\"ab[gap]cdefghijklmpqrstuvwxyzABC\",\"max_tokens\":3,\"candidates\":4}");
     ITEMS(&rig, "ab");
-    check_candidate(&plan_of(&rig)->items[0], 0, 4); /* one more than a fill */
+    check_candidate(&rerank_rig_planned(&rig)->items[0], 0, 4); /* one more than a fill */
     /* p, s, and q behind x: -2, -3 and -2.5 in all; r behind xy is as likely as s and later. */
     assert_true(RUN(&rig, {.letters = "xyz!", .second = "pqr", .third = "s--", .watched = -1}));
     ITEMS(&rig, "abp", "abxq", "abs");
-    check_candidate(&plan_of(&rig)->items[0], 1, 3);
-    check_candidate(&plan_of(&rig)->items[1], 2, 2);
-    check_candidate(&plan_of(&rig)->items[2], 3, 3);
+    check_candidate(&rerank_rig_planned(&rig)->items[0], 1, 3);
+    check_candidate(&rerank_rig_planned(&rig)->items[1], 2, 2);
+    check_candidate(&rerank_rig_planned(&rig)->items[2], 3, 3);
     /* Firsts behind p, pu; xq, xqv; s. A branch's own letter is judged like those behind it. */
     assert_true(RUN(&rig, {.letters = "u", .watched = -4, .finish = FINISH_EOS},
         {.letters = "v!", .watched = -2}, {.letters = "", .watched = -9, .finish = FINISH_EOS}));
     ITEMS(&rig, "abxyz", "abx", "abxy", "abxq", "abxqv", "abp", "abpu", "abs");
     for (int32_t i = 0; i < 8; i++) {
-        check_right(&rig, i, "cdefghijklmpqrstuvwxyzAB"); /* the first 24 */
+        rerank_rig_right(&rig, i, "cdefghijklmpqrstuvwxyzAB"); /* the first 24 */
     }
     assert_false(RUN(&rig, {.forced = -2}, {.forced = -2}, {.forced = -2}, {.forced = -1},
         {.forced = -1}, {.forced = -2}));
@@ -243,67 +63,60 @@ static void test_three_jobs(void **state)
         "\"mode\":\"rerank\"",
         /* 2, 3 + 4 + 3, then 31 of eight continuations with 24 behind each; all letters count */
         "\"usage\":{\"prompt_tokens\":235,\"completion_tokens\":9,");
-    rig_close(&rig);
-}
-
-/* What the greedy candidate came to is scored though eight others look better. */
-static void test_left_alone_is_scored(void **state)
-{
-    struct engine_rig rig;
-    (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":12,\"candidates\":1}");
-    assert_true(RUN(&rig, {.letters = "0123456789AB!", .watched = -1}));
-    ITEMS(&rig, "a0123456789AB", "a0", "a01", "a012", "a0123", "a01234", "a012345", "a0123456");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_finish(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
+    rerank_rig_open(&rig);
     /* The whole candidate is `length`, a shorter cut `stop`. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
-    assert_int_equal(plan_of(&rig)->item_count, 1);
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
+    assert_int_equal(rerank_rig_planned(&rig)->item_count, 1);
     assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
     ITEMS(&rig, "axy", "ax");
-    check_right(&rig, 0, "b"); /* shorter than 24 */
+    rerank_rig_right(&rig, 0, "b"); /* shorter than 24 */
     assert_false(RUN(&rig, {.forced = -1}, {.forced = -2}));
     REPLY(&rig, "\"text\":\"xy\"", "\"tokens\":2,\"finish_reason\":\"length\"");
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
     assert_false(RUN(&rig, {.forced = -1.5f}, {.forced = -1})); /* the shorter by a half */
     REPLY(&rig, "\"text\":\"x\"", "\"tokens\":1,\"finish_reason\":\"stop\"");
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "xy?", .watched = -1}));
     assert_false(RUN(&rig, {.forced = -1}, {.forced = -1.5f})); /* a tie: the first kept */
     REPLY(&rig, "\"text\":\"xy\"", "\"score\":-2.0");
-    rig_close(&rig);
+    /* What the greedy candidate came to is scored though eight others look better. */
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":12,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "0123456789AB!", .watched = -1}));
+    ITEMS(&rig, "a0123456789AB", "a0", "a01", "a012", "a0123", "a01234", "a012345", "a0123456");
+    rerank_rig_close(&rig);
 }
 
 static void test_candidates(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
+    rerank_rig_open(&rig);
     /* 8 by default. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":9}");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":9}");
     assert_true(RUN(&rig, {.letters = "012345678!", .second = "abcdefghi", .third = "ABCDEFGHI"}));
     ITEMS(&rig, "aa", "a0b", "aA", "a01c", "a0B", "a012d", "a01C");
     /* Branches go on as the request says, the greedy candidate does not. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":32,\"temperature\":0.5,\"top_p\":0.5,"
-                    "\"max_tokens\":30,\"seed\":7,\"logit_bias\":[[65,1.5],[97,false]]}");
+    rerank_rig_plan(&rig,
+        "{\"text\":\"a[gap]b\",\"candidates\":32,\"temperature\":0.5,\"top_p\":0.5,"
+        "\"max_tokens\":30,\"seed\":7,\"logit_bias\":[[65,1.5],[97,false]]}");
     ITEMS(&rig, "a");
-    assert_true(plan_of(&rig)->items[0].sampling.temperature == 0);
-    assert_int_equal(plan_of(&rig)->items[0].sampling.logit_bias_count, 2);
+    assert_true(rerank_rig_planned(&rig)->items[0].sampling.temperature == 0);
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].sampling.logit_bias_count, 2);
     assert_true(RUN(&rig, {.letters = "012345678901234567890123456789!",
                               .second = "abcdefghijklmnopqrstuvwxyzABCDE",
                               .third = "ABCDEFGHIJKLM"}));
-    assert_int_equal(plan_of(&rig)->item_count, 31);
+    assert_int_equal(rerank_rig_planned(&rig)->item_count, 31);
     plan_rig_item(&rig.plan, 0, "aA"); /* biased: -1.5; a is banned */
     plan_rig_item(&rig.plan, 1, "a0b");
-    const struct sampling *last = &plan_of(&rig)->items[30].sampling;
+    const struct sampling *last = &rerank_rig_planned(&rig)->items[30].sampling;
     assert_true(last->temperature == 0.5f && last->top_p == 0.5f);
     assert_int_equal(last->seed, 7);
     assert_int_equal(last->sample_index, 31);
@@ -311,16 +124,17 @@ static void test_candidates(void **state)
         ERR_INVALID, "/candidates");
     plan_rig_refused(&rig.plan, &endpoint_infill, "{\"text\":\"a[gap]b\",\"candidates\":0}",
         ERR_INVALID, "/candidates");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* No branch where it could have no cut, nor behind the greedy candidate's last. */
 static void test_useless_branches(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"stop\":[\".\"],\"min_tokens\":1}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(
+        &rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"stop\":[\".\"],\"min_tokens\":1}");
     assert_true(RUN(&rig, {.letters = "x.",
                               .second = ".,q",
                               .third = "p.r",
@@ -328,81 +142,83 @@ static void test_useless_branches(void **state)
                               .finish = FINISH_STOP_STRING,
                               .shown = 1}));
     ITEMS(&rig, "a.", "ax,", "ap"); /* before min_tokens a stop string is none */
-    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_min, 0);
-    plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].tokens_min, 0);
+    rerank_rig_plan(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
     assert_true(RUN(&rig,
         {.letters = " x", .second = "p ", .third = "-q", .watched = -1, .finish = FINISH_EOS}));
     ITEMS(&rig, "a  ", "a q"); /* p does not begin with the space */
-    plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
+    rerank_rig_plan(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
     assert_true(RUN(&rig, {.letters = "xyz!", .second = "pqr", .third = " ss", .watched = -1}));
     ITEMS(&rig, "a "); /* nor does what is behind x */
     assert_true(RUN(&rig, {.letters = "uv!", .watched = -1}));
     ITEMS(&rig, "a u", "a uv");
     /* The last token may be another; behind it there is none. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2}");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2}");
     assert_true(RUN(&rig, {.letters = "xyz", .second = "-pq", .watched = -1}));
     ITEMS(&rig, "axp");
-    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, 1);
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].tokens_max, 1);
     assert_true(RUN(&rig, {.letters = "!", .watched = -3}));
     ITEMS(&rig, "axy", "ax", "axp");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_nothing_behind_the_gap(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab[gap]\",\"max_tokens\":4}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab[gap]\",\"max_tokens\":4}");
     ITEMS(&rig, "ab");
-    const struct plan_item *item = &plan_of(&rig)->items[0];
+    const struct plan_item *item = &rerank_rig_planned(&rig)->items[0];
     assert_null(item->steps[0].watch);
     assert_int_equal(item->steps[0].tokens_max, 4);
     assert_true(item->sampling.temperature == 0);
     assert_false(RUN(&rig, {.letters = "xy", .finish = FINISH_EOS}));
     REPLY(&rig, "\"text\":\"abxy\"", "\"tokens\":2,\"finish_reason\":\"stop\",\"logprob\":-1.0,",
         "\"score\":-1.0", "\"prompt_tokens\":2,\"completion_tokens\":3,");
-    plan_body(&rig, "{\"text\":\"ab[gap]\",\"temperature\":0.5}");
-    assert_true(plan_of(&rig)->items[0].sampling.temperature == 0.5f);
+    rerank_rig_plan(&rig, "{\"text\":\"ab[gap]\",\"temperature\":0.5}");
+    assert_true(rerank_rig_planned(&rig)->items[0].sampling.temperature == 0.5f);
     /* max_tokens 0 only warms the cache. */
-    plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":0}");
+    rerank_rig_plan(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":0}");
     ITEMS(&rig, "a ");
-    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, 0);
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].tokens_max, 0);
     assert_false(RUN(&rig, {.letters = ""}));
     REPLY(&rig, "\"text\":\"a b\"", "\"tokens\":0,\"finish_reason\":\"length\"");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_floor_and_length(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig,
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig,
         "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"min_tokens\":2,\"candidates\":1,\"stop\":\".\"}");
-    const struct plan_step *step = &plan_of(&rig)->items[0].steps[0];
+    const struct plan_step *step = &rerank_rig_planned(&rig)->items[0].steps[0];
     assert_int_equal(step->tokens_min, 2);
     assert_int_equal(step->stop_count, 1);
     assert_true(RUN(&rig, {.letters = "xyz!", .watched = -1}));
     ITEMS(&rig, "axyz", "axy");
     /* `length` cuts nowhere but at the end. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"min_tokens\":2,\"until\":\"length\","
-                    "\"candidates\":2,\"stop\":\".\"}");
-    step = &plan_of(&rig)->items[0].steps[0];
+    rerank_rig_plan(&rig,
+        "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"min_tokens\":2,\"until\":\"length\","
+        "\"candidates\":2,\"stop\":\".\"}");
+    step = &rerank_rig_planned(&rig)->items[0].steps[0];
     assert_true(step->ban_end);
     assert_int_equal(step->stop_count, 0);
     assert_true(RUN(&rig, {.letters = "xyz!", .second = ".", .watched = -1}));
     assert_true(RUN(&rig, {.letters = "..!", .watched = -2}));
     ITEMS(&rig, "axyz", "a...");
     /* What a branch begins with counts. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":5,\"min_tokens\":3,\"candidates\":2}");
+    rerank_rig_plan(
+        &rig, "{\"text\":\"a[gap]b\",\"max_tokens\":5,\"min_tokens\":3,\"candidates\":2}");
     assert_true(
         RUN(&rig, {.letters = "xyz", .second = "-p-", .finish = FINISH_EOS, .watched = -9}));
     ITEMS(&rig, "axp");
-    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_min, 1);
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].tokens_min, 1);
     assert_true(RUN(&rig, {.letters = "q", .finish = FINISH_EOS, .watched = -1}));
     ITEMS(&rig, "axyz", "axpq");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* A cut ends before a stop string; one that only the dropped token completes is none. */
@@ -410,113 +226,120 @@ static void test_stop_strings(void **state)
 {
     static const char body[] =
         "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":1,\"stop\":\"--\"}";
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, body);
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, body);
     assert_true(
         RUN(&rig, {.letters = "x--", .finish = FINISH_STOP_STRING, .shown = 1, .watched = -1}));
     ITEMS(&rig, "ax");
-    plan_body(&rig, body);
+    rerank_rig_plan(&rig, body);
     assert_true(
         RUN(&rig, {.letters = "xy--", .finish = FINISH_STOP_STRING, .shown = 2, .watched = -1}));
     ITEMS(&rig, "axy-", "ax", "axy");
     /* A branch may begin with the beginning of one. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":4,\"candidates\":2,\"stop\":\"./\"}");
+    rerank_rig_plan(
+        &rig, "{\"text\":\"a[gap]b\",\"max_tokens\":4,\"candidates\":2,\"stop\":\"./\"}");
     assert_true(RUN(&rig, {.letters = "xyzu!", .second = "--.", .watched = -1}));
     ITEMS(&rig, "axy.");
     assert_true(RUN(&rig, {.letters = "/!", .watched = 0}));
     ITEMS(&rig, "axyzu", "ax", "axy", "axyz");
+    /* Of several that end at once the longest, and never one that ends later. */
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":5,\"candidates\":1,"
+                          "\"stop\":[\"z\",\"xyz\",\"wxyzu\"]}");
+    assert_true(
+        RUN(&rig, {.letters = "wxyz", .finish = FINISH_STOP_STRING, .shown = 1, .watched = -1}));
+    ITEMS(&rig, "aw");
     /* Nothing before it: the empty fill is all there is. */
-    plan_body(&rig, body);
+    rerank_rig_plan(&rig, body);
     assert_true(
         RUN(&rig, {.letters = "--", .finish = FINISH_STOP_STRING, .shown = 0, .watched = -1}));
     ITEMS(&rig, "a");
     assert_false(RUN(&rig, {.forced = -1}));
     REPLY(&rig, "\"text\":\"ab\"", "\"tokens\":0,\"finish_reason\":\"stop_string\"",
         "\"logprob\":0.0,\"score\":-1.0");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_all_end_at_once(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2}");
     assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS, .watched = -1}));
     ITEMS(&rig, "a");
     assert_false(RUN(&rig, {.forced = -2}));
     REPLY(&rig, "\"text\":\"ab\"", "\"tokens\":0,\"finish_reason\":\"stop\"", "\"score\":-2.0");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* The time of t_max_predict_ms was up: what is there is judged, but for the last cut, behind which
  * nothing was predicted. */
 static void test_time_is_up(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
-    assert_int_equal(plan_of(&rig)->predict_us, 5000);
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
+    assert_int_equal(rerank_rig_planned(&rig)->predict_us, 5000);
     assert_true(
         RUN(&rig, {.letters = "xyz", .second = "ppp", .finish = FINISH_TIMEOUT, .watched = -1}));
-    assert_int_equal(plan_of(&rig)->predict_us, 5000);
+    assert_int_equal(rerank_rig_planned(&rig)->predict_us, 5000);
     ITEMS(&rig, "axy", "ax");
     /* Later, in the branches. */
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":2}");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":2}");
     assert_true(RUN(&rig, {.letters = "xyz!", .second = "p", .watched = -1}));
     assert_true(RUN(&rig, {.letters = "", .finish = FINISH_TIMEOUT}));
     ITEMS(&rig, "axyz", "ax", "axy");
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"candidates\":2,\"t_max_predict_ms\":5}");
     assert_true(RUN(&rig, {.letters = "x", .finish = FINISH_TIMEOUT, .watched = -1}));
     ITEMS(&rig, "a");
     assert_false(RUN(&rig, {.forced = -1}));
     REPLY(&rig, "\"text\":\"ab\"", "\"finish_reason\":\"timeout\"");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* A character of three bytes, here of three tokens, is not cut. */
 static void test_whole_characters(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":6,\"candidates\":1}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":6,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "x\u20acy", .finish = FINISH_EOS, .watched = -1}));
     ITEMS(&rig, "ax\u20acy", "ax", "ax\u20ac");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* ---- the space before a gap ---------------------------------------------------------------- */
 
 static void test_space_begins_the_fill(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab [gap] cd\",\"max_tokens\":3,\"candidates\":2}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap] cd\",\"max_tokens\":3,\"candidates\":2}");
     ITEMS(&rig, "ab");
     /* No cut of the one without a space, none that is but the space. */
     assert_true(RUN(&rig, {.letters = ",xy!", .second = " ", .watched = 0}));
     ITEMS(&rig, "ab ");
     assert_true(RUN(&rig, {.letters = "xy!", .watched = -1}));
     ITEMS(&rig, "ab x", "ab xy");
-    check_right(&rig, 0, " cd");
+    rerank_rig_right(&rig, 0, " cd");
     assert_false(RUN(&rig, {.forced = -1}, {.forced = -3}));
     REPLY(&rig, "\"text\":\"ab x cd\"",
         "\"text\":\"x\",\"start\":3,\"end\":4,\"tokens\":2,\"finish_reason\":\"stop\","
         "\"logprob\":-2.5,");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_no_candidate_has_the_space(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab [gap]cd\",\"max_tokens\":2,\"candidates\":2}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd\",\"max_tokens\":2,\"candidates\":2}");
     assert_true(RUN(&rig, {.letters = "xyz", .second = "p", .watched = -1}));
     ITEMS(&rig, "ab ");
     assert_true(RUN(&rig, {.letters = "xyz", .second = "p", .watched = -1}));
@@ -528,54 +351,54 @@ static void test_no_candidate_has_the_space(void **state)
         /* 2, 3, 4, then 5 + 4 + 4 + 5 with two forced behind each */
         "\"prompt_tokens\":35,\"completion_tokens\":8,");
     /* The next gap's left has both, the space and the fill as it was sampled. */
-    plan_body(&rig, "{\"text\":\"ab [gap]cd[gap]e\",\"max_tokens\":1,\"candidates\":1}");
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd[gap]e\",\"max_tokens\":1,\"candidates\":1}");
     assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
     assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
     assert_true(RUN(&rig, {.forced = -1}));
     ITEMS(&rig, "ab xcd");
     /* Plain generation does the same. */
-    plan_body(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
     ITEMS(&rig, "ab");
     assert_true(RUN(&rig, {.letters = "xy"}));
     ITEMS(&rig, "ab ");
     assert_false(RUN(&rig, {.letters = "xy"}));
     REPLY(&rig, "\"text\":\"ab xy\"");
-    plan_body(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
     assert_false(RUN(&rig, {.letters = " x"}));
     REPLY(&rig, "\"text\":\"ab x\"", "\"text\":\"x\",\"start\":3,");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_heal(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab [gap]cd\",\"heal\":false,\"candidates\":1}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd\",\"heal\":false,\"candidates\":1}");
     ITEMS(&rig, "ab ");
-    plan_body(&rig, "{\"text\":\" [gap]cd\",\"candidates\":1}"); /* nothing would be left */
+    rerank_rig_plan(&rig, "{\"text\":\" [gap]cd\",\"candidates\":1}"); /* nothing would be left */
     ITEMS(&rig, " ");
-    plan_body(&rig, "{\"text\":\"a  [gap]b\",\"heal\":true,\"candidates\":1}");
+    rerank_rig_plan(&rig, "{\"text\":\"a  [gap]b\",\"heal\":true,\"candidates\":1}");
     ITEMS(&rig, "a ");
     plan_rig_refused(&rig.plan, &endpoint_infill,
         "{\"text\":\"a [gap]b\",\"heal\":true,\"mode\":\"hybrid\"}", ERR_UNSUPPORTED_FIELD,
         "/heal");
     plan_rig_prompt(&rig.plan, &endpoint_infill,
         "{\"text\":\"a [gap]b\",\"heal\":false,\"mode\":\"hybrid\"}", "a b");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* ---- several gaps -------------------------------------------------------------------------- */
 
 static void test_sequential(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     struct buf frames;
     (void)state;
-    rig_open(&rig);
+    rerank_rig_open(&rig);
     buf_init(&frames, MEM_REQUESTS, 1 << 16);
-    plan_body(&rig, "{\"text\":\"ab [gap] c [gap] d\",\"max_tokens\":2,\"candidates\":2,"
-                    "\"stream\":true}");
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap] c [gap] d\",\"max_tokens\":2,\"candidates\":2,"
+                          "\"stream\":true}");
     struct call *call = &rig.plan.call;
     ITEMS(&rig, "ab");
     assert_true(RUN(&rig, {.letters = " x!", .second = "-p", .watched = -1}));
@@ -584,7 +407,7 @@ static void test_sequential(void **state)
     ITEMS(&rig, "ab p");
     assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS}));
     ITEMS(&rig, "ab x", "ab p");
-    check_right(&rig, 0, " c"); /* the space behind it is the next gap's */
+    rerank_rig_right(&rig, 0, " c"); /* the space behind it is the next gap's */
     assert_true(RUN(&rig, {.forced = -1}, {.forced = -2}));
     assert_int_equal(endpoint_infill.frame_more(call, &rig.job, &frames), ERR_OK);
     assert_string_equal(frames.bytes, "data: {\"gap\":0,\"text\":\"x\",\"tokens\":[32,120]}\n\n"
@@ -599,17 +422,17 @@ static void test_sequential(void **state)
                                     "data: {\"text\":\"ab x c y d\",";
     assert_int_equal(strncmp(frames.bytes, beginning, strlen(beginning)), 0);
     buf_free(&frames);
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_independent(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     struct buf frames;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"ab[gap]c [gap]d[gap]\",\"max_tokens\":1,\"candidates\":2,"
-                    "\"spans\":\"independent\",\"stream\":true}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab[gap]c [gap]d[gap]\",\"max_tokens\":1,\"candidates\":2,"
+                          "\"spans\":\"independent\",\"stream\":true}");
     ITEMS(&rig, "ab", "abc", "abc d"); /* no fill in another's left */
     /* The first has a branch while the second is asked again and the third is settled. */
     assert_true(RUN(&rig, {.letters = "x!", .second = "y", .watched = -1}, {.letters = "z!"},
@@ -624,7 +447,7 @@ static void test_independent(void **state)
     static const char third[] = "data: {\"gap\":2,\"text\":\"w\",\"tokens\":[119]}\n\n";
     assert_non_null(strstr(frames.bytes, third));
     buf_free(&frames);
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* 64 tokens of context hold left, fill and right, and a candidate's token that is dropped. */
@@ -636,40 +459,41 @@ static void test_budgets(void **state)
         int32_t fill; /* 0: refused */
     } cases[] = {
         {"a", 23}, {"abcd", 20}, {"abcdefghijkl", 12}, {"abcdefghijklmpqrstuv", 4}, {"", 24}};
-    struct engine_rig rig;
+    struct rerank_rig rig;
     char body[256];
     (void)state;
-    rig_open(&rig);
+    rerank_rig_open(&rig);
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         (void)snprintf(
             body, sizeof(body), "{\"text\":\"%s[gap]%s\",\"max_tokens\":60}", left, cases[i].right);
-        plan_body(&rig, body);
+        rerank_rig_plan(&rig, body);
         int32_t dropped = cases[i].right[0] != '\0' ? 1 : 0;
-        assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, cases[i].fill + dropped);
+        assert_int_equal(
+            rerank_rig_planned(&rig)->items[0].steps[0].tokens_max, cases[i].fill + dropped);
     }
     (void)snprintf(body, sizeof(body), "{\"text\":\"%s01234567890[gap]abcdefghijkl\"}", left);
-    plan_body(&rig, body); /* 51 + 1 + 12 */
+    rerank_rig_plan(&rig, body); /* 51 + 1 + 12 */
     (void)snprintf(body, sizeof(body), "{\"text\":\"%s012345678901[gap]abcdefghijkl\"}", left);
     plan_rig_refused(&rig.plan, &endpoint_infill, body, ERR_CONTEXT, "/text");
     /* A chain leaves every later gap a token: 60 letters before the second. */
     (void)snprintf(body, sizeof(body),
         "{\"text\":\"%s[gap]01234567890123456789[gap]a\",\"max_tokens\":20}", left);
-    plan_body(&rig, body);
+    rerank_rig_plan(&rig, body);
     const struct gaps_notes *notes = rig.plan.call.state;
     assert_int_equal(notes->gaps[0].tokens_max, 2);
     assert_int_equal(notes->gaps[1].tokens_max, 1);
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* ---- llama.cpp's form ---------------------------------------------------------------------- */
 
 static void test_llama_form(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"input_prefix\":\"ab\",\"prompt\":\"c \",\"input_suffix\":\" d\","
-                    "\"n_predict\":3,\"n_cmpl\":2,\"n_probs\":1}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"input_prefix\":\"ab\",\"prompt\":\"c \",\"input_suffix\":\" d\","
+                          "\"n_predict\":3,\"n_cmpl\":2,\"n_probs\":1}");
     ITEMS(&rig, "abc");
     assert_true(RUN(&rig, {.letters = " xy!", .second = "---", .third = "---", .watched = -1}));
     ITEMS(&rig, "abc xy", "abc x");
@@ -679,8 +503,9 @@ static void test_llama_form(void **state)
         "\"prompt\":\"abc\"", "\"seed\":0", "\"temperature\":0.0", "\"n_predict\":3",
         "\"completion_probabilities\":[{\"id\":32,", "\"top_logprobs\":[{\"id\":120,");
     /* As many answers as there are. */
-    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":1,\"n_cmpl\":3,"
-                    "\"stream\":true}");
+    rerank_rig_plan(&rig,
+        "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":1,\"n_cmpl\":3,"
+        "\"stream\":true}");
     assert_true(RUN(&rig, {.letters = "x!", .watched = -1}));
     assert_false(RUN(&rig, {.forced = -2}));
     struct buf frames;
@@ -692,47 +517,47 @@ static void test_llama_form(void **state)
     assert_int_equal(strncmp(frames.bytes, beginning, strlen(beginning)), 0);
     assert_null(strstr(frames.bytes, "\"index\":1"));
     buf_free(&frames);
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 static void test_llama_limits(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     (void)state;
-    rig_open(&rig);
+    rerank_rig_open(&rig);
     /* Nothing behind the gap: so many answers are sampled. */
-    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"\",\"n_cmpl\":16}");
-    assert_int_equal(plan_of(&rig)->item_count, 16);
+    rerank_rig_plan(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"\",\"n_cmpl\":16}");
+    assert_int_equal(rerank_rig_planned(&rig)->item_count, 16);
     assert_false(RUN(&rig, {.letters = "x", .finish = FINISH_EOS}, {.letters = "y"}));
     REPLY(&rig, "\"index\":15,\"content\":\"y\"");
     /* No budget: the room, at most 128; warming needs none. */
-    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"bc\"}");
-    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, CONTEXT - 3 + 1);
-    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"bc\",\"n_predict\":0}");
+    rerank_rig_plan(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"bc\"}");
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].tokens_max, CONTEXT - 3 + 1);
+    rerank_rig_plan(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"bc\",\"n_predict\":0}");
     ITEMS(&rig, "a");
-    assert_int_equal(plan_of(&rig)->items[0].steps[0].tokens_max, 0);
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].tokens_max, 0);
     /* n_indent: no cut in a line that ends the text. */
-    plan_body(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":4,"
-                    "\"n_indent\":2}");
+    rerank_rig_plan(&rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":4,"
+                          "\"n_indent\":2}");
     assert_true(RUN(&rig, {.letters = "x\ny!", .watched = -1}));
     ITEMS(&rig, "ax\n", "ax");
     plan_rig_refused(&rig.plan, &endpoint_infill, "{\"input_prefix\":\"\",\"input_suffix\":\"c\"}",
         ERR_INVALID, "/input_prefix");
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
 static void test_failed_item_ends_it(void **state)
 {
-    struct engine_rig rig;
+    struct rerank_rig rig;
     struct buf reply;
     bool more = false;
     (void)state;
-    rig_open(&rig);
-    plan_body(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":1,\"candidates\":2}");
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":1,\"candidates\":2}");
     assert_true(RUN(&rig, {.letters = "x!", .watched = -1}));
-    rig.job.plan = *plan_of(&rig);
+    rig.job.plan = *rerank_rig_planned(&rig);
     rig.results[0].err = ERR_NON_FINITE;
     assert_int_equal(endpoint_infill.more(&rig.plan.call, &rig.job, &more, &rig.plan.info), ERR_OK);
     assert_false(more);
@@ -740,49 +565,36 @@ static void test_failed_item_ends_it(void **state)
     assert_int_equal(
         endpoint_infill.encode(&rig.plan.call, &rig.job, &reply, &rig.plan.info), ERR_NON_FINITE);
     buf_free(&reply);
-    rig_close(&rig);
-}
-
-/* A job ran; what is next is planned. */
-static enum err take_job(struct engine_rig *rig, const struct said *said)
-{
-    bool more = false;
-    for (int32_t i = 0; i < plan_of(rig)->item_count; i++) {
-        rig->results[i] = (struct item_result){.steps = &rig->steps[i]};
-        say_decoded(rig, i, said);
-    }
-    rig->job.plan = *plan_of(rig);
-    rig->job.results = rig->results;
-    enum err err = endpoint_infill.more(&rig->plan.call, &rig->job, &more, &rig->plan.info);
-    assert_int_equal(more, err == ERR_OK);
-    return err;
+    rerank_rig_close(&rig);
 }
 
 static void test_allocation_failures(void **state)
 {
     static const struct said greedy = {.letters = " xy!", .second = "-p", .watched = -1};
     static const struct said branch = {.letters = "u", .finish = FINISH_EOS, .watched = -1};
-    struct engine_rig rig;
+    struct rerank_rig rig;
     enum err err = ERR_NO_MEMORY;
     int32_t failures[2] = {0, 0};
     (void)state;
-    rig_open(&rig);
+    rerank_rig_open(&rig);
     for (uint64_t nth = 1; err != ERR_OK; nth++) {
+        bool more;
         arena_drop(&rig.plan.arena);
         arena_init(&rig.plan.arena, MEM_REQUESTS, 256, 1 << 24);
-        plan_body(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3,\"candidates\":4}");
+        rerank_rig_plan(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3,\"candidates\":4}");
         mem_fail_after(nth, 0);
-        err = take_job(&rig, &greedy);
+        err = rerank_rig_take(&rig, &greedy, 1, &more);
         failures[0] += err != ERR_OK;
         if (err == ERR_OK) {
-            err = take_job(&rig, &branch);
+            err = rerank_rig_take(&rig, &branch, 1, &more);
             failures[1] += err != ERR_OK;
         }
         mem_fail_after(0, 0);
         assert_true(err == ERR_OK || err == ERR_NO_MEMORY);
+        assert_int_equal(more, err == ERR_OK);
     }
     assert_true(failures[0] >= 3 && failures[1] >= 3);
-    rig_close(&rig);
+    rerank_rig_close(&rig);
 }
 
 int main(void)
@@ -790,7 +602,6 @@ int main(void)
     json_in_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_three_jobs),
-        cmocka_unit_test(test_left_alone_is_scored),
         cmocka_unit_test(test_useless_branches),
         cmocka_unit_test(test_finish),
         cmocka_unit_test(test_candidates),
