@@ -5,6 +5,7 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/assert.h"
@@ -182,6 +183,35 @@ static bool looks_like_byte(const char *piece, size_t count)
     return count == 6 && memcmp(piece, "<0x", 3) == 0 && piece[5] == '>';
 }
 
+/* The number as the reference reads it: the digits as one integer, rounded, then divided by a power
+ * of ten, rounded again. That is off by one bit for some of 16 digits or more, and among ways to
+ * spell a run of equal characters, whose sums differ in rounding alone, it decides. The file's
+ * digits are the shortest that give the number, as every writer of these files prints them. */
+static double reference_number(double exact)
+{
+    enum { EXACT_DIGITS = 15, DIGITS_MAX = 17, EXACT_POWER = 22 };
+    char text[40];
+    int digits = EXACT_DIGITS - 1;
+    do {
+        digits++;
+        snprintf(text, sizeof(text), "%.*e", digits - 1, fabs(exact));
+    } while (digits < DIGITS_MAX && strtod(text, NULL) != fabs(exact));
+    char *end;
+    uint64_t integer = (uint64_t)(text[0] - '0');
+    for (int i = 1; i < digits; i++) {
+        integer = 10 * integer + (uint64_t)(text[i + 1] - '0'); /* text[1] is the point */
+    }
+    long power = digits - 1 - strtol(strchr(text, 'e') + 1, &end, 10);
+    if (digits == EXACT_DIGITS || power < 0 || power > EXACT_POWER) {
+        return exact;
+    }
+    double divisor = 1;
+    for (long i = 0; i < power; i++) {
+        divisor *= 10; /* exact up to 10^22 */
+    }
+    return copysign((double)integer / divisor, exact);
+}
+
 /* Unigram: [piece, score]. */
 static enum err read_scored(
     struct json_tokens *tokens, const struct json_place *vocab, size_t id, struct err_info *info)
@@ -205,7 +235,7 @@ static enum err read_scored(
     err = json_tokens_add(
         tokens, (int64_t)id, meta_json_string(piece), meta_json_count(piece), pair.where, info);
     if (err == ERR_OK) {
-        tokens->items[id].score = meta_json_number(score);
+        tokens->items[id].score = reference_number(meta_json_number(score));
     }
     return err;
 }

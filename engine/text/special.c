@@ -270,7 +270,9 @@ static void collect(struct special_matcher *matcher, const struct vocab *vocab,
 {
     for (int32_t id = 0; id < vocab->count; id++) {
         size_t bytes;
-        const char *spelling = pieces_get(&vocab->text, id, &bytes);
+        /* With rules the file is tokenizer.json, where such a token is as it is spelled. */
+        const struct pieces *pieces = rules != NULL ? &vocab->stored : &vocab->text;
+        const char *spelling = pieces_get(pieces, id, &bytes);
         bool in_set = ((rules_of(rules, id) & SPECIAL_NORMALIZED) != 0) == normalized;
         if (in_set && is_matched(vocab, id) && utf8_valid(spelling, bytes)) {
             matcher->entries[matcher->count++] =
@@ -459,9 +461,10 @@ static void strip_blanks(
 }
 
 bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
-    const char *text, size_t bytes, size_t from, bool control, struct special_match *out_match)
+    const char *text, size_t bytes, size_t from, size_t resume, bool control,
+    struct special_match *out_match)
 {
-    for (size_t at = from; at < bytes; at++) {
+    for (size_t at = resume; at < bytes; at++) {
         unsigned char byte = (unsigned char)text[at];
         bool possible =
             control ? matcher->first[byte] < matcher->first[byte + 1] : matcher->starts_user[byte];
@@ -475,7 +478,8 @@ bool special_next(const struct special_matcher *matcher, const struct vocab *voc
             at += entry->count - 1;
             continue;
         }
-        struct special_match match = {.at = at, .count = entry->count, .id = entry->id};
+        struct special_match match = {
+            .at = at, .count = entry->count, .resume = at + entry->count, .id = entry->id};
         strip_blanks(entry->rules, text, bytes, from, &match);
         *out_match = match;
         return true;

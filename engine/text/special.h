@@ -51,6 +51,7 @@ struct special_matcher {
 
 struct special_match {
     size_t at, count; /* bytes of the text, blanks it takes along included */
+    size_t resume;    /* where to look for the next: blanks behind it may be a token's again */
     int32_t id;
 };
 
@@ -60,8 +61,11 @@ MUST_USE enum err special_matcher_init(struct special_matcher *matcher, const st
     const uint8_t *rules, const struct normalizer *normalizer, struct err_info *info);
 size_t special_matcher_memory(const struct special_matcher *matcher);
 void special_matcher_free(struct special_matcher *matcher);
-/* First match at or after `from`; false when there is none. Control tokens only when `control`. */
+/* First match at or after `resume`, from the match before or 0; it takes no blanks before `from`, the
+ * end of that match. Such a match may begin before `from`. False when there is none. Control tokens
+ * only when `control`. */
 bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
-    const char *text, size_t bytes, size_t from, bool control, struct special_match *out_match);
+    const char *text, size_t bytes, size_t from, size_t resume, bool control,
+    struct special_match *out_match);
 
 #endif

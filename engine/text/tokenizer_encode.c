@@ -66,15 +66,18 @@ static enum err encode_pieces(const struct tokenizer *tokenizer, struct encoding
     const struct special_matcher *matcher = &tokenizer->normal_matcher;
     const struct vocab *vocab = &tokenizer->vocab;
     enum err err = normalizer_apply(&tokenizer->normalizer, encoding, !continues, &text, &bytes);
-    for (size_t from = 0; from < bytes && err == ERR_OK;) {
-        struct special_match match = {.at = bytes, .id = -1};
-        if (matcher->count > 0) {
-            (void)special_next(matcher, vocab, text, bytes, from, control, &match);
-        }
+    struct special_match match = {0};
+    size_t from = 0;
+    bool found = true;
+    while (err == ERR_OK && found) {
+        size_t resume = match.resume;
+        match = (struct special_match){.at = bytes};
+        found = matcher->count > 0 &&
+                special_next(matcher, vocab, text, bytes, from, resume, control, &match);
         if (from < match.at) {
             err = encode_normalized(tokenizer, encoding, text, from, match.at, continues);
         }
-        if (err == ERR_OK && match.id >= 0) {
+        if (err == ERR_OK && found) {
             encoding->shift = 0;
             err = encoding_add(encoding, match.id, match.at, match.at + match.count);
         }
@@ -89,7 +92,7 @@ static enum err encode_fragment(const struct tokenizer *tokenizer, struct encodi
     encoding->base = from;
     encoding->map = NULL;
     encoding->shift = 0;
-    if (from == to) {
+    if (from >= to) { /* past it: the blanks before a token went with the one before */
         return ERR_OK;
     }
     const struct vocab *vocab = &tokenizer->vocab;
@@ -116,7 +119,7 @@ static enum err encode_text(const struct tokenizer *tokenizer, struct encoding *
     bool continues = (flags & TOKENIZE_CONTINUES) != 0;
     struct special_match match = {.id = -1};
     size_t from = 0;
-    bool found = special_next(&tokenizer->matcher, vocab, text, bytes, from, control, &match);
+    bool found = special_next(&tokenizer->matcher, vocab, text, bytes, 0, 0, control, &match);
     int32_t bos = vocab->special[TOKEN_BOS];
     bool has_bos = found && match.at == 0 && match.id == bos;
     if ((flags & TOKENIZE_ADD) != 0 && tokenizer->adds_bos && !has_bos) {
@@ -134,7 +137,8 @@ static enum err encode_text(const struct tokenizer *tokenizer, struct encoding *
         }
         continues = false;
         from = end;
-        found = special_next(&tokenizer->matcher, vocab, text, bytes, from, control, &match);
+        found = special_next(
+            &tokenizer->matcher, vocab, text, bytes, from, match.resume, control, &match);
     }
     enum err err = encode_fragment(tokenizer, encoding, text, from, bytes, continues, control);
     if (err == ERR_OK && (flags & TOKENIZE_ADD) != 0 && tokenizer->adds_eos) {

@@ -151,15 +151,15 @@ static enum err read_tokens(struct opening *opening, struct err_info *info)
 
 enum { PAD_BYTES = 32 };
 
-/* WordPiece as GGUF files write it: what starts a word behind U+2581, what goes on bare. */
-static size_t gguf_spelling(const struct json_model *model, const struct json_token *token,
+/* The text of a piece of WordPiece: bare if it goes on a word, else behind a space. */
+static size_t word_text(const struct json_model *model, const struct json_token *token,
     char out[VOCAB_PIECE_BYTES_MAX + PAD_BYTES])
 {
     size_t mark = strlen(model->continuing);
     bool continues = token->count > mark && memcmp(token->piece, model->continuing, mark) == 0;
     size_t skipped = continues ? mark : 0;
-    size_t written = continues ? 0 : sizeof("\u2581") - 1;
-    memcpy(out, "\u2581", written);
+    size_t written = continues ? 0 : 1;
+    out[0] = ' ';
     memcpy(out + written, token->piece + skipped, token->count - skipped);
     return written + token->count - skipped;
 }
@@ -175,25 +175,27 @@ static enum err add_token(struct opening *opening, size_t id, struct err_info *i
         return vocab_add(&opening->tokenizer->vocab, TOKEN_TYPE_UNUSED, spelling, count, spelling,
             count, where, info);
     }
-    bool ordinary = token->type == TOKEN_TYPE_NORMAL;
+    enum token_type type = (enum token_type)token->type;
     const char *piece = token->piece;
     size_t count = token->count;
-    if (model->kind == VOCAB_WORDPIECE && ordinary) {
-        count = gguf_spelling(model, token, spelling);
+    if (model->kind == VOCAB_WORDPIECE && type == TOKEN_TYPE_NORMAL) {
+        count = word_text(model, token, spelling);
+        /* A space that the file has is none of ours: no word holds one. */
+        type = memchr(piece, ' ', token->count) == NULL ? type : TOKEN_TYPE_UNUSED;
         piece = spelling;
     }
-    return vocab_add(&opening->tokenizer->vocab, (enum token_type)token->type, piece, count,
-        token->piece, token->count, where, info);
+    return vocab_add(
+        &opening->tokenizer->vocab, type, piece, count, token->piece, token->count, where, info);
 }
 
 static enum err build_vocab(struct opening *opening, struct err_info *info)
 {
     struct vocab *vocab = &opening->tokenizer->vocab;
     const struct json_tokens *tokens = &opening->tokens;
-    size_t bytes = 0; /* with room for U+2581 before each; no more than 2^33 */
+    size_t bytes = 0; /* with room for a space before each; no more than 2^33 */
     for (size_t id = 0; id < tokens->count; id++) {
         const struct json_token *token = &tokens->items[id];
-        bytes += token->piece == NULL ? (size_t)PAD_BYTES : token->count + (size_t)3;
+        bytes += token->piece == NULL ? (size_t)PAD_BYTES : token->count + (size_t)1;
     }
     enum err err = vocab_begin(
         vocab, opening->model.kind, tokens->count, bytes, opening->model.place.where, info);
@@ -208,10 +210,8 @@ static enum err build_vocab(struct opening *opening, struct err_info *info)
     if (opening->tokenizer->rules == NULL) {
         return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the added tokens");
     }
-    bool has_steps = opening->tokenizer->normalizer.count > 0;
     for (size_t id = 0; id < tokens->count; id++) {
-        unsigned kept = has_steps ? 0xFFu : 0xFFu & ~(unsigned)SPECIAL_NORMALIZED;
-        opening->tokenizer->rules[id] = (uint8_t)(tokens->items[id].rules & kept);
+        opening->tokenizer->rules[id] = tokens->items[id].rules;
     }
     return ERR_OK;
 }

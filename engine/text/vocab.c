@@ -105,7 +105,7 @@ static size_t replace_space_marks(const char *piece, size_t count, char *out)
  * other way round, so such a piece would match by mistake). Unigram and BPE over characters match
  * the stored form, where the two differ. */
 static size_t text_of(enum vocab_model model, uint8_t type, const char *piece, size_t count,
-    char out[VOCAB_PIECE_BYTES_MAX], bool *out_spellable)
+    char out[VOCAB_TEXT_BYTES_MAX], bool *out_spellable)
 {
     size_t written;
     bool ordinary = type == TOKEN_TYPE_NORMAL || type == TOKEN_TYPE_UNUSED;
@@ -115,6 +115,8 @@ static size_t text_of(enum vocab_model model, uint8_t type, const char *piece, s
             *out_spellable = type == TOKEN_TYPE_NORMAL;
             return written;
         }
+    } else if (model == VOCAB_WORDPIECE) {
+        *out_spellable = type == TOKEN_TYPE_NORMAL && memchr(piece + 1, ' ', count - 1) == NULL;
     } else if (ordinary || type == TOKEN_TYPE_USER) {
         bool by_stored = model == VOCAB_UNIGRAM || model == VOCAB_CHAR_BPE;
         *out_spellable =
@@ -145,7 +147,7 @@ static enum err byte_text(struct vocab *vocab, int32_t id, const char *piece, si
 enum err vocab_add(struct vocab *vocab, enum token_type type, const char *piece, size_t count,
     const char *stored, size_t stored_count, const char *where, struct err_info *info)
 {
-    char text[VOCAB_PIECE_BYTES_MAX];
+    char text[VOCAB_TEXT_BYTES_MAX];
     size_t text_count = 1;
     bool spellable = false;
     int32_t id = vocab->stored.count;
@@ -238,6 +240,17 @@ enum err vocab_finish(struct vocab *vocab, const char *where, struct err_info *i
     return find_bytes(vocab, where, info);
 }
 
+/* WordPiece: U+2581 before what begins a word, and the same elsewhere is a character. */
+static size_t word_text(const struct gguf_string *token, char out[VOCAB_PIECE_BYTES_MAX])
+{
+    bool begins =
+        token->count > SPACE_MARK_BYTES && memcmp(token->bytes, SPACE_MARK, SPACE_MARK_BYTES) == 0;
+    size_t skipped = begins ? SPACE_MARK_BYTES : 0;
+    out[0] = ' ';
+    memcpy(out + begins, token->bytes + skipped, token->count - skipped);
+    return begins + token->count - skipped;
+}
+
 static enum err load(
     struct vocab *vocab, enum vocab_model model, const struct gguf *gguf, struct err_info *info)
 {
@@ -253,9 +266,18 @@ static enum err load(
     for (int32_t id = 0; id < vocab->count; id++) {
         const struct gguf_string *token = &tokens.strings[id];
         enum token_type type = TOKEN_TYPE_NORMAL;
-        if ((err = type_at(&types, id, &type, info)) != ERR_OK ||
-            (err = vocab_add(vocab, type, token->bytes, token->count, token->bytes, token->count,
-                 TOKENS_KEY, info)) != ERR_OK) {
+        if ((err = type_at(&types, id, &type, info)) != ERR_OK) {
+            return err;
+        }
+        char text[VOCAB_PIECE_BYTES_MAX];
+        const char *piece = token->bytes;
+        size_t count = token->count;
+        if (model == VOCAB_WORDPIECE && type == TOKEN_TYPE_NORMAL) {
+            count = word_text(token, text);
+            piece = text;
+        }
+        err = vocab_add(vocab, type, piece, count, token->bytes, token->count, TOKENS_KEY, info);
+        if (err != ERR_OK) {
             return err;
         }
     }
