@@ -107,14 +107,6 @@ static bool is_ascii_sign(int32_t code_point)
            (code_point >= '[' && code_point <= '`') || (code_point >= '{' && code_point <= '~');
 }
 
-bool char_is_punctuation(int32_t code_point)
-{
-    if (code_point < 0x80) {
-        return is_ascii_sign(code_point);
-    }
-    return is_between(category_of(code_point), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
-}
-
 bool char_is_mark(int32_t code_point)
 {
     return is_between(category_of(code_point), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
@@ -161,14 +153,15 @@ bool char_is_bert_removed(int32_t code_point)
                !is_younger(code_point));
 }
 
-bool char_is_bert_punctuation(int32_t code_point)
+bool char_is_punctuation(int32_t code_point)
 {
     if (code_point < 0x80) {
         return is_ascii_sign(code_point);
     }
     enum { CANADIAN_CHI = 0x166D }; /* punctuation then, a symbol since Unicode 12 */
     return code_point == CANADIAN_CHI ||
-           (char_is_punctuation(code_point) && !is_younger(code_point));
+           (is_between(category_of(code_point), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) &&
+               !is_younger(code_point));
 }
 
 bool char_is_bert_accent(int32_t code_point)

@@ -46,7 +46,7 @@ static enum err read_bert(struct step_reader *reader, const struct json_place *p
         err = add_matches(reader, place, SPLIT_MATCH_SPACE, SPLIT_REMOVED, false);
     }
     if (err == ERR_OK) {
-        err = add_matches(reader, place, SPLIT_MATCH_BERT_PUNCTUATION, SPLIT_ISOLATED, false);
+        err = add_matches(reader, place, SPLIT_MATCH_PUNCTUATION, SPLIT_ISOLATED, false);
     }
     return err;
 }

@@ -161,8 +161,16 @@ static enum err read_ids(struct vocab *vocab, const struct gguf *gguf, struct er
     return ERR_OK;
 }
 
-/* SentencePiece files without the keys mean its customary ids: <s> = 1, </s> = 2, and the one
- * token of type unknown. */
+/* The one token of type unknown, where the file has no key for it. */
+static void default_unknown(struct vocab *vocab)
+{
+    int32_t *unknown = &vocab->special[TOKEN_UNK];
+    for (int32_t id = 0; id < vocab->count && *unknown < 0; id++) {
+        *unknown = vocab->types[id] == TOKEN_TYPE_UNKNOWN ? id : -1;
+    }
+}
+
+/* SentencePiece BPE files without the keys mean its customary ids: <s> = 1, </s> = 2. */
 static void default_ids(struct vocab *vocab)
 {
     int32_t *special = vocab->special;
@@ -171,11 +179,6 @@ static void default_ids(struct vocab *vocab)
     }
     if (special[TOKEN_EOS] < 0 && vocab->count > 2 && vocab->types[2] == TOKEN_TYPE_CONTROL) {
         special[TOKEN_EOS] = 2;
-    }
-    for (int32_t id = 0; id < vocab->count && special[TOKEN_UNK] < 0; id++) {
-        if (vocab->types[id] == TOKEN_TYPE_UNKNOWN) {
-            special[TOKEN_UNK] = id;
-        }
     }
 }
 
@@ -232,6 +235,9 @@ enum err special_load(struct vocab *vocab, const struct gguf *gguf, struct err_i
     }
     if (vocab->model == VOCAB_SENTENCEPIECE) {
         default_ids(vocab);
+    }
+    if (vocab->model == VOCAB_SENTENCEPIECE || vocab->model == VOCAB_UNIGRAM) {
+        default_unknown(vocab);
     }
     special_mark(vocab);
     return ERR_OK;

@@ -33,8 +33,6 @@ static bool is_match(enum split_match match, int32_t code_point)
         return char_is_space(code_point);
     case SPLIT_MATCH_PUNCTUATION:
         return char_is_punctuation(code_point);
-    case SPLIT_MATCH_BERT_PUNCTUATION:
-        return char_is_bert_punctuation(code_point);
     default:
         return char_is_number(code_point);
     }
@@ -263,7 +261,7 @@ void splitter_add_bert(struct splitter *splitter)
     splitter->steps[splitter->count++] = (struct split_step){
         .kind = SPLIT_MATCHES, .match = SPLIT_MATCH_SPACE, .behavior = SPLIT_REMOVED};
     splitter->steps[splitter->count++] = (struct split_step){
-        .kind = SPLIT_MATCHES, .match = SPLIT_MATCH_BERT_PUNCTUATION, .behavior = SPLIT_ISOLATED};
+        .kind = SPLIT_MATCHES, .match = SPLIT_MATCH_PUNCTUATION, .behavior = SPLIT_ISOLATED};
 }
 
 bool splitter_needs_origin(const struct splitter *splitter)

@@ -29,9 +29,8 @@ enum split_match {
     SPLIT_MATCH_LITERAL,
     SPLIT_MATCH_SPACE,       /* one White_Space character */
     SPLIT_MATCH_PUNCTUATION, /* one, by char_is_punctuation */
-    SPLIT_MATCH_BERT_PUNCTUATION,
-    SPLIT_MATCH_NUMBER, /* one N* character */
-    SPLIT_MATCH_WORDS,  /* \w+|[^\w\s]+ */
+    SPLIT_MATCH_NUMBER,      /* one N* character */
+    SPLIT_MATCH_WORDS,       /* \w+|[^\w\s]+ */
 };
 
 /* What becomes of a match. */

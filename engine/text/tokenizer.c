@@ -226,6 +226,7 @@ static enum err open_unigram(
     if (err != ERR_OK) {
         return err;
     }
+    tokenizer->unigram.single = true;
     normalizer->steps[normalizer->count++] = (struct normal_step){.kind = NORMAL_STEP_SPACES_SPM,
         .spm = (prefix ? NORMAL_SPM_PREFIX : 0) | (extra ? NORMAL_SPM_EXTRA_SPACES : 0)};
     tokenizer->drops_first_space = prefix;

@@ -85,7 +85,7 @@ enum tokenize_flags {
 };
 
 /* Appends the ids of valid UTF-8 text (other bytes: ERR_TOKENIZER). With TOKENIZE_ADD a text that
- * itself begins with BOS gets no second one.
+ * itself begins with BOS gets no second one, unless EOS is added as well (encoders).
  *
  * A character the vocabulary cannot spell: SentencePiece gives its byte tokens, else the unknown
  * token, else ERR_TOKENIZER. Byte-level BPE leaves out bytes it has no token for, as the reference

@@ -121,7 +121,9 @@ static enum err encode_text(const struct tokenizer *tokenizer, struct encoding *
     size_t from = 0;
     bool found = special_next(&tokenizer->matcher, vocab, text, bytes, 0, 0, control, &match);
     int32_t bos = vocab->special[TOKEN_BOS];
-    bool has_bos = found && match.at == 0 && match.id == bos;
+    /* Where texts are closed too there are no prompts that spell their own beginning, and the
+     * reference's ids count. */
+    bool has_bos = found && match.at == 0 && match.id == bos && !tokenizer->adds_eos;
     if ((flags & TOKENIZE_ADD) != 0 && tokenizer->adds_bos && !has_bos) {
         enum err err = add_whole(encoding, bos, 0, 0);
         if (err != ERR_OK) {

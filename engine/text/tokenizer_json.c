@@ -188,6 +188,24 @@ static enum err add_token(struct opening *opening, size_t id, struct err_info *i
         &opening->tokenizer->vocab, type, piece, count, token->piece, token->count, where, info);
 }
 
+/* Two tokens spelled alike could not be told apart; in the vocabulary alone the last one counts. */
+static enum err check_added(const struct vocab *vocab, const char *where, struct err_info *info)
+{
+    for (int32_t id = 0; id < vocab->count; id++) {
+        size_t count;
+        const char *piece = pieces_get(&vocab->stored, id, &count);
+        int32_t found = pieces_find(&vocab->stored, piece, count);
+        bool added =
+            vocab->types[id] == TOKEN_TYPE_CONTROL || vocab->types[id] == TOKEN_TYPE_USER ||
+            vocab->types[found] == TOKEN_TYPE_CONTROL || vocab->types[found] == TOKEN_TYPE_USER;
+        if (found != id && added) {
+            return err_set(
+                info, ERR_FORMAT, where, "tokens %d and %d are spelled alike", id, found);
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err build_vocab(struct opening *opening, struct err_info *info)
 {
     struct vocab *vocab = &opening->tokenizer->vocab;
@@ -213,7 +231,7 @@ static enum err build_vocab(struct opening *opening, struct err_info *info)
     for (size_t id = 0; id < tokens->count; id++) {
         opening->tokenizer->rules[id] = tokens->items[id].rules;
     }
-    return ERR_OK;
+    return check_added(vocab, opening->model.place.where, info);
 }
 
 /* ---- special tokens ------------------------------------------------------------------------- */

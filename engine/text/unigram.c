@@ -1,6 +1,8 @@
 /*
  * The best way to every border of characters, from left to right; of equal ones that whose last
- * piece starts first, as in both reference implementations. Sums are in double.
+ * piece starts first, as in both reference implementations. Over a run of equal characters the sums
+ * of many ways differ in rounding alone, so it matters that they are rounded as there: to float in
+ * SentencePiece, to double in the readers of tokenizer.json.
  */
 #include "engine/text/unigram.h"
 
@@ -76,10 +78,17 @@ static enum err reserve_ways(struct encoding *encoding, size_t count)
     return ERR_OK;
 }
 
-static void offer(struct unigram_way *way, double score, int32_t from, int32_t id)
+static double rounded(const struct unigram *unigram, double sum)
+{
+    return unigram->single ? (double)(float)sum : sum;
+}
+
+/* SentencePiece compares the sum before it rounds it. */
+static void offer(
+    const struct unigram *unigram, struct unigram_way *way, double score, int32_t from, int32_t id)
 {
     if (way->from == NOT_REACHED || score > way->score) {
-        *way = (struct unigram_way){score, from, id};
+        *way = (struct unigram_way){rounded(unigram, score), from, id};
     }
 }
 
@@ -102,12 +111,14 @@ static void find_ways(
             }
             int32_t id = unigram->trie.ids[node];
             if (id >= 0) {
-                offer(&ways[end], ways[at].score + unigram->scores[id], (int32_t)at, id);
+                double score = ways[at].score + unigram->scores[id];
+                offer(unigram, &ways[end], score, (int32_t)at, id);
                 has_single = has_single || end == at + length;
             }
         }
         if (!has_single) {
-            offer(&ways[at + length], ways[at].score + unigram->unknown_score, (int32_t)at, -1);
+            double score = rounded(unigram, ways[at].score + unigram->unknown_score);
+            offer(unigram, &ways[at + length], score, (int32_t)at, -1);
         }
         at += length;
     }
