@@ -3,7 +3,7 @@
  *
  * Most of it is the general category of Unicode 15. Punctuation and BERT's rules are older: their
  * reference decides by tables of Unicode 8, to which later punctuation, marks and format characters
- * are unassigned, and vocabularies are used with what it does; so those are exceptions here, by list.
+ * are unassigned, and vocabularies are used with what it does; so those are exceptions here.
  */
 #ifndef ENGINE_TEXT_CHAR_CLASS_H
 #define ENGINE_TEXT_CHAR_CLASS_H

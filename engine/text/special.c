@@ -270,21 +270,38 @@ static uint8_t rules_of(const uint8_t *rules, int32_t id)
     return rules == NULL ? 0 : rules[id];
 }
 
-/* Tokens of the set, by their own spellings. */
-static void collect(struct special_matcher *matcher, const struct vocab *vocab,
-    const uint8_t *rules, bool normalized)
+/* Whether a token is of the set, and its own spelling. With rules the file is tokenizer.json, where
+ * such a token is as it is stored. */
+static bool in_set(const struct vocab *vocab, const uint8_t *rules, bool normalized, int32_t id,
+    const char **out_spelling, size_t *out_bytes)
 {
+    const struct pieces *pieces = rules != NULL ? &vocab->stored : &vocab->text;
+    *out_spelling = pieces_get(pieces, id, out_bytes);
+    return ((rules_of(rules, id) & SPECIAL_NORMALIZED) != 0) == normalized &&
+           is_matched(vocab, id) && utf8_valid(*out_spelling, *out_bytes);
+}
+
+static enum err collect(struct special_matcher *matcher, const struct vocab *vocab,
+    const uint8_t *rules, bool normalized, struct err_info *info)
+{
+    const char *spelling;
+    size_t bytes;
+    int32_t count = 0;
     for (int32_t id = 0; id < vocab->count; id++) {
-        size_t bytes;
-        /* With rules the file is tokenizer.json, where such a token is as it is spelled. */
-        const struct pieces *pieces = rules != NULL ? &vocab->stored : &vocab->text;
-        const char *spelling = pieces_get(pieces, id, &bytes);
-        bool in_set = ((rules_of(rules, id) & SPECIAL_NORMALIZED) != 0) == normalized;
-        if (in_set && is_matched(vocab, id) && utf8_valid(spelling, bytes)) {
+        count += in_set(vocab, rules, normalized, id, &spelling, &bytes);
+    }
+    matcher->entries = mem_array(MEM_TOKENIZER, (size_t)count, sizeof(struct special_entry));
+    if (matcher->entries == NULL) {
+        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for %d special tokens", count);
+    }
+    matcher->capacity = count;
+    for (int32_t id = 0; id < vocab->count; id++) {
+        if (in_set(vocab, rules, normalized, id, &spelling, &bytes)) {
             matcher->entries[matcher->count++] =
                 (struct special_entry){spelling, (uint32_t)bytes, id, rules_of(rules, id)};
         }
     }
+    return ERR_OK;
 }
 
 /* Replaces the spellings by what the normalizer makes of them; one that becomes nothing is never
@@ -316,6 +333,7 @@ static enum err normalize_entries(
         }
         if (err == ERR_OK && pass == 0) {
             matcher->normalized = mem_alloc(MEM_TOKENIZER, total);
+            matcher->normalized_bytes = total;
             err = matcher->normalized == NULL
                       ? err_set(info, ERR_NO_MEMORY, NULL, "no memory for special tokens")
                       : ERR_OK;
@@ -347,21 +365,13 @@ enum err special_matcher_init(struct special_matcher *matcher, const struct voca
     const uint8_t *rules, const struct normalizer *normalizer, struct err_info *info)
 {
     memset(matcher, 0, sizeof(*matcher));
-    int32_t count = 0;
-    for (int32_t id = 0; id < vocab->count; id++) {
-        count += is_matched(vocab, id);
+    enum err err = collect(matcher, vocab, rules, normalizer != NULL, info);
+    if (err == ERR_OK && normalizer != NULL) {
+        err = normalize_entries(matcher, normalizer, info);
     }
-    matcher->entries = mem_array(MEM_TOKENIZER, (size_t)count, sizeof(struct special_entry));
-    if (matcher->entries == NULL) {
-        return err_set(info, ERR_NO_MEMORY, NULL, "no memory for %d special tokens", count);
-    }
-    collect(matcher, vocab, rules, normalizer != NULL);
-    if (normalizer != NULL) {
-        enum err err = normalize_entries(matcher, normalizer, info);
-        if (err != ERR_OK) {
-            special_matcher_free(matcher);
-            return err;
-        }
+    if (err != ERR_OK) {
+        special_matcher_free(matcher);
+        return err;
     }
     index_entries(matcher, vocab);
     return ERR_OK;
@@ -376,11 +386,7 @@ void special_matcher_free(struct special_matcher *matcher)
 
 size_t special_matcher_memory(const struct special_matcher *matcher)
 {
-    size_t bytes = (size_t)matcher->count * sizeof(*matcher->entries);
-    for (int32_t i = 0; matcher->normalized != NULL && i < matcher->count; i++) {
-        bytes += matcher->entries[i].count;
-    }
-    return bytes;
+    return (size_t)matcher->capacity * sizeof(*matcher->entries) + matcher->normalized_bytes;
 }
 
 /* First entry in [low, high) whose byte `depth` is at least `byte`; all of them are longer than

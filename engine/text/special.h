@@ -43,10 +43,11 @@ struct special_entry {
 /* Sorted spellings; those that start with byte b lie in [first[b], first[b + 1]). */
 struct special_matcher {
     struct special_entry *entries;
-    int32_t count;
+    int32_t count, capacity;
     int32_t first[257];
     bool starts_user[256]; /* some user-defined token starts with this byte */
     char *normalized;      /* spellings that are not the vocabulary's */
+    size_t normalized_bytes;
 };
 
 struct special_match {
@@ -61,9 +62,9 @@ MUST_USE enum err special_matcher_init(struct special_matcher *matcher, const st
     const uint8_t *rules, const struct normalizer *normalizer, struct err_info *info);
 size_t special_matcher_memory(const struct special_matcher *matcher);
 void special_matcher_free(struct special_matcher *matcher);
-/* First match at or after `resume`, from the match before or 0; it takes no blanks before `from`, the
- * end of that match. Such a match may begin before `from`. False when there is none. Control tokens
- * only when `control`. */
+/* First match at or after `resume`, from the match before or 0; it takes no blanks before `from`,
+ * the end of that match. Such a match may begin before `from`. False when there is none. Control
+ * tokens only when `control`. */
 bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
     const char *text, size_t bytes, size_t from, size_t resume, bool control,
     struct special_match *out_match);

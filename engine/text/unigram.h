@@ -17,12 +17,13 @@ struct encoding;
 struct unigram {
     struct trie trie;
     double *scores;       /* [vocab] */
-    bool single;          /* sums are rounded to float, as SentencePiece has them */
+    bool single;          /* sums are kept as float, as SentencePiece does */
     double unknown_score; /* of a character without a piece of its own */
     int32_t unknown;      /* -1: such a character is an error, unless there are byte tokens */
 };
 
-/* Takes over `scores`, finite numbers; `single` is the caller's to set. On failure *unigram is left freed, and they with it. */
+/* Takes over `scores`, finite numbers; `single` is the caller's to set. On failure *unigram is left
+ * freed, and they with it. */
 MUST_USE enum err unigram_load(struct unigram *unigram, const struct vocab *vocab, double *scores,
     int32_t unknown, const char *where, struct err_info *info);
 void unigram_free(struct unigram *unigram);

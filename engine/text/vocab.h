@@ -68,9 +68,9 @@ MUST_USE enum err vocab_load(
  * of this or of what follows *vocab is the caller's to free. */
 MUST_USE enum err vocab_begin(struct vocab *vocab, enum vocab_model model, size_t count,
     size_t bytes, const char *where, struct err_info *info);
-/* One token as the file spells it (`stored`), 1 to VOCAB_PIECE_BYTES_MAX bytes. `piece` is the same,
- * but for an ordinary one of WordPiece: that is its text, with a space before it if it begins a
- * word. */
+/* One token as the file spells it (`stored`), 1 to VOCAB_PIECE_BYTES_MAX bytes. `piece` is the
+ * same, but for an ordinary one of WordPiece: that is its text, with a space before it if it begins
+ * a word. */
 MUST_USE enum err vocab_add(struct vocab *vocab, enum token_type type, const char *piece,
     size_t count, const char *stored, size_t stored_count, const char *where,
     struct err_info *info);

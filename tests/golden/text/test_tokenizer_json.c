@@ -1,6 +1,6 @@
 /*
- * Goal: tokenizer.json files give the ids that the reference library gives, whatever components they
- * use.
+ * Goal: tokenizer.json files give the ids that the reference library gives, whatever components
+ * they use.
  * Method: fixtures/tokenizers.json holds small tokenizers of the layouts of model families, made by
  * make_tokenizer_fixtures.py, and the ids of 34 texts: with special tokens added and parsed, and as
  * plain text (null where the reference's model would find a special token's spelling).

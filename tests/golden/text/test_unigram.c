@@ -1,7 +1,7 @@
 /*
  * Goal: ids of Unigram vocabularies equal those of SentencePiece 0.1.97 on all 1,347 hard inputs.
- * Method: the reference's .model files (protocol buffers) become GGUF files in memory, as converters
- * write them.
+ * Method: the reference's .model files (protocol buffers) become GGUF files in memory, as
+ * converters write them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
