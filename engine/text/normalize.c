@@ -46,7 +46,7 @@ static enum err no_memory(struct err_info *info)
 static enum err reserve(struct normal *normal, size_t more, struct err_info *info)
 {
     size_t need = normal->count + more;
-    if (need > INT32_MAX) {
+    if (need > (normal->count_max > 0 ? normal->count_max : INT32_MAX)) {
         return err_set(info, ERR_LIMIT, NULL, "the normalized text is too long");
     }
     if (need <= normal->capacity) {

@@ -13,6 +13,7 @@
 struct normal {
     char *bytes;
     size_t count, capacity;
+    size_t count_max; /* past it: ERR_LIMIT; 0 = what offsets can say */
     /* Byte i came from [from[i], to[i]) of the original; NULL unless `mapped`. Bytes of a piece
      * that was rewritten all came from the whole of it. */
     int32_t *from, *to;

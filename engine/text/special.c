@@ -457,6 +457,9 @@ static void strip_blanks(
 {
     size_t end = match->at + match->count;
     size_t start = match->at;
+    if ((rules & SPECIAL_RIGHT_STRIP) != 0) {
+        end = MAX(end, from); /* up to there the match before has seen blanks only */
+    }
     while ((rules & SPECIAL_LEFT_STRIP) != 0 && start > from &&
            char_is_space(character_before(text, &start))) {
         match->at = start;

@@ -137,8 +137,9 @@ STEPS = {
 MODELS = {
     "wordpiece": {"type": "WordPiece", "unk_token": "<u>", "vocab": {
         "<u>": 0, "<s>": 1, "a": 2, "##b": 3, "ab": 4, "!": 5}},
-    "bpe": {"type": "BPE", "unk_token": "<u>", "fuse_unk": True, "merges": ["a b", ["\u2581", "ab"]],
-            "vocab": {"<u>": 0, "<s>": 1, "a": 2, "b": 3, "ab": 4, "\u2581": 5, "\u2581ab": 6}},
+    "bpe": {"type": "BPE", "unk_token": "<u>", "fuse_unk": True,
+            "merges": ["a b", ["\u2581", "ab"]], "vocab": {
+                "<u>": 0, "<s>": 1, "a": 2, "b": 3, "ab": 4, "\u2581": 5, "\u2581ab": 6}},
     "bytes": {"type": "BPE", "ignore_merges": True, "merges": ["a b"], "vocab": dict(
         {letter: i + 2 for i, letter in enumerate(alphabet())}, **{"<u>": 0, "<s>": 1, "ab": 258})},
     "unigram": {"type": "Unigram", "unk_id": 0, "vocab": [
@@ -208,5 +209,5 @@ def write(folder, ending, files):
 
 if __name__ == "__main__":
     write("vocab", ".gguf", vocab_files(random.Random(SEED)))
-    write("tokenizer_json", ".json", json_files(random.Random(SEED)))
+    write("tokenizer_json", ".bin", json_files(random.Random(SEED)))
     write("tokenizer", ".bin", text_files())

@@ -248,6 +248,84 @@ static void fail_encoding(void)
     tokenizer_close(t);
 }
 
+static void reset_unigram(void)
+{
+    reset_spm();
+    rig.model = "t5";
+    rig.pre = NULL;
+    text_rig_add(&rig, "\u2581", RIG_NORMAL, -2);
+}
+
+/* Without byte tokens, whose spelling is nothing to BERT. */
+static void reset_wordpiece(void)
+{
+    text_rig_spm(&rig, false);
+    rig.model = "bert";
+    rig.pre = NULL;
+    rig.no_scores = true;
+    text_rig_add(&rig, "\u2581ab", RIG_NORMAL, 0);
+    text_rig_add(&rig, "ba", RIG_NORMAL, 0);
+}
+
+static void test_unigram(void **state)
+{
+    (void)state;
+    reset_unigram();
+    rig.no_types = true;
+    refused(ERR_FORMAT, "tokenizer.ggml.token_type");
+    reset_unigram();
+    rig.no_scores = true;
+    refused(ERR_FORMAT, "tokenizer.ggml.scores");
+    reset_unigram();
+    rig.score_count = rig.count - 1;
+    refused(ERR_FORMAT, "tokenizer.ggml.scores");
+    reset_unigram();
+    rig.scores[5] = NAN;
+    refused(ERR_FORMAT, "tokenizer.ggml.scores");
+    static const char *const keys[] = {"tokenizer.ggml.precompiled_charsmap",
+        "tokenizer.ggml.add_space_prefix", "tokenizer.ggml.remove_extra_whitespaces"};
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        reset_unigram();
+        text_rig_u32(&rig, keys[i], 1);
+        refused(ERR_FORMAT, keys[i]);
+    }
+    reset_unigram();
+    struct tokenizer *t = text_rig_open(&rig); /* EOS is never asked for where it is not named */
+    assert_false(tokenizer_adds_eos(t));
+    RIG_IDS(t, "a \xC3\xA9", 0, 260, 259, 260, 3 + 0xC3, 3 + 0xA9);
+    tokenizer_close(t);
+}
+
+static void test_wordpiece(void **state)
+{
+    (void)state;
+    reset_wordpiece();
+    text_rig_u32(&rig, "tokenizer.ggml.normalizer.lowercase", 1);
+    refused(ERR_FORMAT, "tokenizer.ggml.normalizer.lowercase");
+    reset_wordpiece();
+    text_rig_bool(&rig, "tokenizer.ggml.add_bos_token", true);
+    refused(ERR_FORMAT, "tokenizer.ggml.add_bos_token");
+    reset_wordpiece();
+    struct tokenizer *t = text_rig_open(&rig);
+    RIG_IDS(t, "ABBA ab", 0, 3, 4, 3);
+    struct token_list list;
+    token_list_init(&list, 10);
+    assert_int_equal(tokenizer_encode(t, "ab x", 4, 0, &list, NULL), ERR_TOKENIZER);
+    assert_int_equal(list.count, 0); /* no unknown token is named */
+    token_list_free(&list);
+    tokenizer_close(t);
+    text_rig_u32(&rig, "tokenizer.ggml.unknown_token_id", 0);
+    text_rig_u32(&rig, "tokenizer.ggml.cls_token_id", 1);
+    text_rig_u32(&rig, "tokenizer.ggml.seperator_token_id", 2);
+    t = text_rig_open(&rig);
+    RIG_IDS(t, "ab abx", TOKENIZE_ADD, 1, 3, 0, 2);
+    tokenizer_close(t);
+    text_rig_bool(&rig, "tokenizer.ggml.normalizer.lowercase", false);
+    t = text_rig_open(&rig);
+    RIG_IDS(t, "ab AB", 0, 3, 0);
+    tokenizer_close(t);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -256,6 +334,13 @@ static void test_no_memory(void **state)
     fail_opening();
     fail_encoding();
     reset_spm();
+    fail_opening();
+    fail_encoding();
+    reset_unigram();
+    fail_opening();
+    fail_encoding();
+    reset_wordpiece();
+    text_rig_u32(&rig, "tokenizer.ggml.unknown_token_id", 0);
     fail_opening();
     fail_encoding();
 }
@@ -270,6 +355,8 @@ int main(void)
         cmocka_unit_test(test_merges),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_unigram),
+        cmocka_unit_test(test_wordpiece),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * Goal: no tokenizer.json makes a tokenizer that misbehaves: each broken or unsupported file is
- * refused within 100 ms a MiB with the place that is to blame; running out of memory is an error wherever
- * it happens; limits hold.
+ * refused within 100 ms a MiB with the place that is to blame; running out of memory is an error
+ * wherever it happens; limits hold.
  * Method: four good files, one for each model, with one string replaced in each case; every
  * allocation made to fail once.
  */
