@@ -95,8 +95,8 @@ static void test_longest_leftmost(void **state)
     RIG_IDS(t, "<", 0, '<');
     RIG_IDS(t, "\xC3\xA9\xC2\xA9", 0, e, 0xC2, 0xA9);
     struct special_match match = {.at = 9};
-    assert_false(special_next(&t->matcher, &t->vocab, "xyz", 3, 0, true, &match));
-    assert_false(special_next(&t->matcher, &t->vocab, "<a", 2, 2, true, &match));
+    assert_false(special_next(&t->matcher, &t->vocab, "xyz", 3, 0, 0, true, &match));
+    assert_false(special_next(&t->matcher, &t->vocab, "<a", 2, 2, 2, true, &match));
     assert_int_equal(match.at, 9);
     tokenizer_close(t);
 }

@@ -193,6 +193,35 @@ static void test_spans(void **state)
     tokenizer_close(t);
 }
 
+/* Blanks that one token took along may be another token's again, as in the reference; and a long
+ * run of them is not looked through once for each. */
+static void test_blanks(void **state)
+{
+    (void)state;
+    enum { BLANKS = 1 << 20 };
+    static const char file[] = "{\"added_tokens\":[" ADDED(
+        "0", "  ", "false", ",\"normalized\":false,\"rstrip\":true") "," ADDED("1", " b", "false",
+        ",\"normalized\":false,\"lstrip\":true,\"rstrip\":true") "],"
+                                                                 "\"model\":{\"type\":\"BPE\","
+                                                                 "\"vocab\":{\"a\":2,\" "
+                                                                 "\":3},\"merges\":[]}}";
+    struct tokenizer_json files = files_of(file);
+    struct tokenizer *t = opened(&files);
+    RIG_IDS(t, "a    a", 0, 2, 0, 0, 2);
+    RIG_IDS(t, "a b b a", 0, 2, 1, 1, 2);
+    RIG_IDS(t, "a \t b\n a", 0, 2, 1, 2);
+    char *text = malloc(BLANKS);
+    assert_non_null(text);
+    memset(text, ' ', BLANKS);
+    struct token_list list;
+    token_list_init(&list, INT32_MAX);
+    assert_int_equal(tokenizer_encode(t, text, BLANKS, 0, &list, NULL), ERR_OK);
+    assert_int_equal(list.count, BLANKS / 2);
+    token_list_free(&list);
+    free(text);
+    tokenizer_close(t);
+}
+
 static void test_back(void **state)
 {
     (void)state;
@@ -245,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_blanks),
         cmocka_unit_test(test_back),
         cmocka_unit_test(test_growth),
     };
