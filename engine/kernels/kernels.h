@@ -128,12 +128,18 @@ struct kernels {
     /* ---- elementwise and norms, one row a call ---- */
     /* out = x / sqrt(mean(x^2) + eps) * weight; out may be x. */
     void (*rms_norm)(const float *x, const float *weight, float eps, int32_t count, float *out);
+    /* out = (x - mean) / sqrt(variance + eps) * weight + bias; bias NULL: none; out may be x. */
+    void (*layer_norm)(const float *x, const float *weight, const float *bias, float eps,
+        int32_t count, float *out);
     /* Rotates `heads` heads of head_dim in place; the first rotary_dim of each take part.
      * cos_sin: [rotary_dim / 2][2]. */
     void (*rope)(enum rope_style style, float *x, int32_t heads, int32_t head_dim,
         int32_t rotary_dim, const float *cos_sin);
     /* out = silu(gate) * up; out may be gate. */
     void (*silu_mul)(const float *gate, const float *up, int32_t count, float *out);
+    /* out = gelu(gate) * up, gelu exact or by tanh; up NULL: gelu(gate); out may be gate. */
+    void (*gelu_erf)(const float *gate, const float *up, int32_t count, float *out);
+    void (*gelu_tanh)(const float *gate, const float *up, int32_t count, float *out);
     /* x += y */
     void (*add)(float *x, const float *y, int32_t count);
 

@@ -20,8 +20,11 @@ void ISA(rung_fill)(struct kernels *table)
     table->attention_part = ISA(attention_part);
     table->attention_merge = ISA(attention_merge);
     table->rms_norm = ISA(vector_rms_norm);
+    table->layer_norm = ISA(layer_norm);
     table->rope = ISA(vector_rope);
     table->silu_mul = ISA(vector_silu_mul);
+    table->gelu_erf = ISA(gelu_erf);
+    table->gelu_tanh = ISA(gelu_tanh);
     table->add = ISA(vector_add);
     table->argmax = ISA(vector_argmax);
     table->log_sum_exp = ISA(vector_log_sum_exp);
