@@ -136,6 +136,7 @@ enum err engine_start(struct engine *engine, struct err_info *info)
         .vocab = about->vocab,
         .hidden = about->hidden,
         .context = engine->config.context,
+        .embeds_only = about->embeds_only,
         /* Rows appended later count on from the newest, at most a context of them. */
         .position_max = MODEL_POSITIONS - 1 - engine->config.context,
         .piece_bytes_max = (int32_t)detokenizer_bound(engine->tokenizer),

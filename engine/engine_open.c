@@ -277,7 +277,7 @@ static enum err open_scheduler(struct engine *engine)
         .context = engine,
         .units = model_units(engine->model),
         .forward = host_forward,
-        .logits = host_logits,
+        .logits = about->embeds_only ? NULL : host_logits,
         .now_us = host_now,
         .done = engine_job_done,
         .progress = engine_job_progress,

@@ -193,6 +193,9 @@ static enum err check_item(const struct plan_item *item, const struct plan_bound
         !ids_in_range(item->tokens, item->token_count, bounds->vocab)) {
         return bad(info, ERR_INVALID, i, -1, "tokens", "must be ids of the model");
     }
+    if (bounds->embeds_only && (item->step_count > 0 || item->prompt_logprobs)) {
+        return bad(info, ERR_NOT_CAPABLE, i, -1, "steps", "need logits, which the model has not");
+    }
     int32_t slots = plan_item_slots(item);
     if (slots > bounds->context) {
         (void)bad(info, ERR_CONTEXT, i, -1, "tokens", "do not fit the context");

@@ -12,12 +12,13 @@
 /* What the checks are made against. */
 struct plan_bounds {
     int32_t vocab, hidden, context;
+    bool embeds_only;        /* no logits: steps and prompt_logprobs are ERR_NOT_CAPABLE */
     int32_t position_max;    /* greatest position a plan may name */
     int32_t piece_bytes_max; /* most text bytes of one token */
     size_t result_bytes;     /* bound of one job's results */
 };
 
-/* ERR_INVALID, ERR_LIMIT or ERR_CONTEXT; info->where names the part: "items[3].steps[0].tokens". */
+/* ERR_INVALID, ERR_LIMIT, ERR_CONTEXT or ERR_NOT_CAPABLE; info->where names the part: "items[3].steps[0].tokens". */
 MUST_USE enum err plan_check(
     const struct plan *plan, const struct plan_bounds *bounds, struct err_info *info);
 /* Slots the item can come to occupy: prompt plus every token its steps may append. */

@@ -189,11 +189,32 @@ static void fill_infill(
     const struct profile *profile, const struct tokenizer *tokenizer, struct model_info *model)
 {
     model->infill_mode_count = 0;
-    for (int32_t i = 0; i < profile->infill_mode_count; i++) {
+    for (int32_t i = 0; profile->modes[KIND_INFILL] && i < profile->infill_mode_count; i++) {
         if (infills(profile, tokenizer, profile->infill_modes[i])) {
             model->infill_modes[model->infill_mode_count++] = profile->infill_modes[i];
         }
     }
+}
+
+/* Without a head there are vectors only, of rows that see each other unless the profile says
+ * otherwise. */
+static enum err fit_to_network(
+    const struct model_info *model, struct profile *profile, struct err_info *info)
+{
+    if (!model->embeds_only) {
+        return ERR_OK;
+    }
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        if (kind != KIND_EMBED && profile->modes_stated && profile->modes[kind]) {
+            return err_set(
+                info, ERR_FORMAT, "modes", "the network has no head: it can embed, nothing else");
+        }
+        profile->modes[kind] = kind == KIND_EMBED;
+    }
+    if (!profile->embed_attention_stated) {
+        profile->embed_attention = ATTENTION_BIDIRECTIONAL;
+    }
+    return ERR_OK;
 }
 
 static enum err fill(const struct profile *profile, const struct tokenizer *tokenizer,
@@ -232,6 +253,9 @@ enum err profile_apply(const char *model_path, const char *profile_path, const s
     enum err err = profile_read(model_path, profile_path, gguf, profile, info);
     if (err == ERR_OK) {
         err = check_built(profile, info);
+    }
+    if (err == ERR_OK) {
+        err = fit_to_network(model, profile, info);
     }
     if (err == ERR_OK) {
         err = check_tokens(tokenizer, profile, info);

@@ -284,6 +284,7 @@ struct model_info {
     int32_t context; /* tokens of one sequence this engine was opened for */
     uint64_t parameters;
     uint64_t file_bytes;
+    bool embeds_only;      /* the network has no head: rows become vectors and nothing else */
     bool int8_activations; /* inputs of block-format matrices are prepared in 8 bits */
 
     /* Profile (docs/add-a-model.md): what the checkpoint wants when a request does not say. */

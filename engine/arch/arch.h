@@ -65,6 +65,6 @@ const struct network *arch_find(const char *name, size_t name_bytes);
 MUST_USE enum err arch_check_keys(
     const struct gguf *gguf, const struct network *network, struct err_info *info);
 
-extern const struct network arch_llama, arch_qwen2, arch_qwen3;
+extern const struct network arch_gemma3, arch_gemma_embedding, arch_llama, arch_qwen2, arch_qwen3;
 
 #endif

@@ -146,6 +146,15 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
     threads_run(threads, chunk_count, project_chunk, &region);
 }
 
+void linear_rows(struct pass *pass, const struct linear *linear, const float *input)
+{
+    ASSERT(linear->weight.outputs == pass->model->info.hidden);
+    struct linear_input x = linear_prepare(pass->model, pass->scratch, pass->threads, input,
+        pass->tile->row_count, linear->weight.inputs);
+    struct linear_job job = {linear, pass->scratch->h, (size_t)linear->weight.outputs};
+    linear_project(pass->kernels, pass->threads, &x, &job, 1);
+}
+
 /* ---- added to the residual ----------------------------------------------------------------- */
 
 struct add_region {

@@ -49,6 +49,8 @@ enum { LINEAR_JOBS_MAX = 3 };
 /* Every job over the same x, in one region. */
 void linear_project(const struct kernels *kernels, struct threads *threads,
     const struct linear_input *x, const struct linear_job *jobs, int32_t job_count);
+/* scratch->h = linear of `input`, whose rows are those of the tile. */
+void linear_rows(struct pass *pass, const struct linear *linear, const float *input);
 /* x of every row of the tile += linear of `input`; scratch->h is overwritten. */
 void linear_add(struct pass *pass, const struct linear *linear, const float *input);
 

@@ -63,6 +63,7 @@ struct profile {
     enum profile_source source;
     bool modes[KIND_COUNT]; /* endpoints the checkpoint is for */
     enum attention embed_attention, prompt_attention;
+    bool modes_stated, embed_attention_stated; /* or else what holds for any network */
     enum pooling pooling;
     bool pool_skip_instruction;
     int32_t token_offset;                   /* vector of token l is row l + offset: 0 or -1 */

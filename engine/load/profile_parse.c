@@ -182,6 +182,7 @@ static enum err read_mode(struct reader *reader, const struct meta_json *value)
 static enum err read_modes(struct reader *reader, const struct meta_json *value)
 {
     memset(reader->profile->modes, 0, sizeof(reader->profile->modes));
+    reader->profile->modes_stated = true;
     enum err err = read_list(reader, value, KIND_COUNT, read_mode);
     if (err == ERR_OK && meta_json_count(value) == 0) {
         return fail(reader, ERR_FORMAT, "is empty");
@@ -203,6 +204,7 @@ static enum err read_attention_word(
 
 static enum err read_attention_embed(struct reader *reader, const struct meta_json *value)
 {
+    reader->profile->embed_attention_stated = true;
     return read_attention_word(reader, value, &reader->profile->embed_attention);
 }
 

@@ -251,7 +251,7 @@ void model_forward(const struct model *model, struct scratch *scratch, struct th
 void model_logits(const struct model *model, struct scratch *scratch, struct threads *threads,
     const float *const *hidden, int32_t count, float *logits)
 {
-    ASSERT(!model->dry && count >= 0);
+    ASSERT(!model->dry && model->head != NULL && count >= 0);
     size_t width = (size_t)model->info.hidden, vocab = (size_t)model->info.vocab;
     for (int32_t from = 0; from < count; from += scratch->tile_rows) {
         int32_t rows = MIN(scratch->tile_rows, count - from);

@@ -213,7 +213,7 @@ struct model_info *model_info_mutable(struct model *model)
 
 static bool multiplies_blocks(const struct model *model)
 {
-    bool any = tensor_type_block(model->head->weight.type) > 1;
+    bool any = model->head != NULL && tensor_type_block(model->head->weight.type) > 1;
     for (int32_t l = 0; l < model->info.layers; l++) {
         const struct layer *layer = &model->layers[l];
         const struct linear *linears[] = {&layer->q, &layer->k, &layer->v, &layer->output,

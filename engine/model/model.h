@@ -93,7 +93,8 @@ int32_t model_units(const struct model *model); /* 2 * layers */
  * or have in the same batch, every slot that a row sees in a layer before that row attends. */
 void model_forward(const struct model *model, struct scratch *scratch, struct threads *threads,
     struct batch *batch, int32_t unit_from, int32_t unit_to);
-/* logits[r] = head of hidden row r: rows [count] -> [vocab] each at logits + r * vocab. */
+/* Only of a model whose info does not say embeds_only.
+ * logits[r] = head of hidden row r: rows [count] -> [vocab] each at logits + r * vocab. */
 void model_logits(const struct model *model, struct scratch *scratch, struct threads *threads,
     const float *const *hidden, int32_t count, float *logits);
 

@@ -29,6 +29,8 @@ struct rope_shape {
     double factor; /* positions are divided by it: "linear" scaling; 1 = none */
 };
 
+enum norm_kind { NORM_RMS, NORM_LAYER };
+
 /* What a network needs besides the sizes in model_info. */
 struct hyper {
     int32_t rotary_dim; /* leading numbers of a head that rotate */
@@ -36,6 +38,7 @@ struct hyper {
     struct rope_shape ropes[ROPES_MAX];
     int32_t rope_count;
     int32_t window; /* attention.sliding_window, in the network's own sense; 0 = none */
+    enum norm_kind norm_kind;
     float norm_eps;
     float attention_scale;
 };
@@ -48,19 +51,22 @@ struct linear {
 
 struct norm {
     float *weight; /* NULL: there is no norm here, and numbers stay as they are */
+    float *bias;   /* or NULL; of NORM_LAYER */
 };
 
 /* All that layers of all networks are made of; a network fills what it has. */
 struct layer {
     struct norm attn_norm, ffn_norm; /* of what goes in; [hidden] */
-    struct norm q_norm, k_norm;      /* of each head, before it rotates; [head_dim] */
-    struct linear q;                 /* [heads * head_dim, hidden] */
-    struct linear k, v;              /* [heads_kv * head_dim, hidden] */
-    struct linear output;            /* [hidden, heads * head_dim] */
-    struct linear gate, up;          /* [ffn, hidden] */
-    struct linear down;              /* [hidden, ffn] */
-    int32_t reach;                   /* rows see so many positions to either side, or REACH_ALL */
-    int32_t rope;                    /* which of the model's rotates q and k */
+    /* Of what comes out, before or after it is added, as the network says; [hidden] */
+    struct norm attn_post_norm, ffn_post_norm;
+    struct norm q_norm, k_norm; /* of each head, before it rotates; [head_dim] */
+    struct linear q;            /* [heads * head_dim, hidden] */
+    struct linear k, v;         /* [heads_kv * head_dim, hidden] */
+    struct linear output;       /* [hidden, heads * head_dim] */
+    struct linear gate, up;     /* [ffn, hidden] */
+    struct linear down;         /* [hidden, ffn] */
+    int32_t reach;              /* rows see so many positions to either side, or REACH_ALL */
+    int32_t rope;               /* which of the model's rotates q and k */
 };
 
 struct model {
@@ -72,7 +78,7 @@ struct model {
     unsigned char *weights;    /* the block that all tensors below and in layers lie in */
     struct linear embedding;   /* [vocab, hidden] */
     struct linear untied_head; /* [vocab, hidden]; no data: tied */
-    const struct linear *head; /* one of the two */
+    const struct linear *head; /* one of the two, or NULL: rows become vectors and nothing else */
     struct norm output_norm;   /* [hidden] */
     float *rope_divisors;      /* [rotary_dim / 2] or NULL: Llama 3.1's factors */
     struct rope_table ropes[ROPES_MAX];

@@ -34,7 +34,7 @@ struct sched_host {
     void *context;
     int32_t units; /* of a whole pass */
     void (*forward)(void *context, struct batch *batch, int32_t unit_from, int32_t unit_to);
-    /* logits[i] = head(hidden[i]), [count, vocab] */
+    /* logits[i] = head(hidden[i]), [count, vocab]; NULL: there is no head, and no plan needs one */
     void (*logits)(void *context, const float *const *hidden, int32_t count, float *logits);
     int64_t (*now_us)(void *context);
     /* The job is complete; after the call it is no longer the scheduler's. */

@@ -8,8 +8,8 @@ numpy_networks.py (float64, dense mask, text order) and are rounded to float32 a
 are compared with a tolerance, so another numpy may change last bits and nothing else.
 
 For each, NAME.json lists cases and NAME.bin holds float32 rows as in make_tiny_llama.py, which the
-cases and the vocabulary of 272 pieces come from. Windows are short, so that the cases reach past
-them.
+cases and the vocabulary of 272 pieces come from; of networks that have no head, hidden rows instead
+of logits. Windows are short, so that the cases reach past them.
 """
 
 import json
@@ -115,14 +115,47 @@ def qwen3(path):
     decoder(Maker(path, "qwen3", layers=2, heads=4, heads_kv=2, width=48, ffn=64), norms, 1e6)
 
 
-DECODERS = [mistral, qwen2, qwen3]
+def gemma3(path, network="gemma3"):
+    """One round of five local layers and a global one, and a local layer more."""
+
+    def norms(make, blk):
+        make.vector(blk + "attn_q_norm.weight", make.head_dim, mean=1.5)
+        make.vector(blk + "attn_k_norm.weight", make.head_dim, mean=1.5)
+        make.norm(blk + "post_attention_norm")
+        make.norm(blk + "post_ffw_norm")
+
+    make = Maker(path, network, layers=7, heads=2, heads_kv=1, width=32, ffn=48)
+    make.writer.add_sliding_window(6)
+    decoder(make, norms, 1e6)
+
+
+DECODERS = [mistral, qwen2, qwen3, gemma3]
+
+# ---- encoders ------------------------------------------------------------------------------------
+
+
+def gemma_embedding(path):
+    gemma3(path, "gemma-embedding")
+
+
+ENCODERS = [gemma_embedding]
 
 # ---- cases ---------------------------------------------------------------------------------------
 
 
-def write_cases(path, cases):
+ENCODER_CASES = {
+    "one": [None],
+    "some": [None] * 9,
+    "many": [None] * 21,
+    "more_than_two_tiles": [None] * 40,
+}
+
+
+def write_cases(path, cases, vectors_only):
     """Runs the cases through the file of this path and writes what came out beside it."""
     network = Network(path + ".gguf")
+    if vectors_only:
+        network.logits = lambda hidden: hidden
     rng = np.random.default_rng(zlib.crc32(os.path.basename(path).encode()) + 1)
     floats, listed = [], []
     for name, turns in cases.items():
@@ -135,11 +168,12 @@ def write_cases(path, cases):
 
 def main():
     os.makedirs(FOLDER, exist_ok=True)
-    for make in DECODERS:
+    for make in DECODERS + ENCODERS:
         path = os.path.join(FOLDER, make.__name__)
         if len(sys.argv) == 1 or make.__name__ in sys.argv[1:]:
             make(path + ".gguf")
-            write_cases(path, CASES)
+            encodes = make in ENCODERS
+            write_cases(path, ENCODER_CASES if encodes else CASES, encodes)
 
 
 if __name__ == "__main__":

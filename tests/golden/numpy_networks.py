@@ -151,4 +151,44 @@ def qwen3(net, tokens, positions, sees):
     return rms_norm(x, net.weights["output_norm.weight"], net.rms_eps)
 
 
-FORWARDS = {"llama": mistral, "qwen2": qwen2, "qwen3": qwen3}
+def gemma3(net, tokens, positions, sees, local=None):
+    """arXiv 2503.19786. The file's norm weights are 1 + w already. local[q, k]: within reach in the
+    layers that are not global, by default the window that ends with q; which way the token looks is
+    what `sees` says."""
+    if local is None:
+        local = within(positions, net.number("attention.sliding_window") - 1)
+    norm = lambda rows, weight: rms_norm(rows, weight, net.rms_eps)
+    x = net.embedding[tokens] * np.sqrt(net.width)
+    for index in range(net.layers):
+        w = net.layer(index)
+        is_global = (index + 1) % 6 == 0
+        base = net.number("rope.freq_base") if is_global else 10000.0
+        h = norm(x, w["attn_norm.weight"])
+        q = norm(net.split(h @ w["attn_q.weight"].T), w["attn_q_norm.weight"])
+        k = norm(net.split(h @ w["attn_k.weight"].T), w["attn_k_norm.weight"])
+        q, k = rope(q, positions, base), rope(k, positions, base)
+        v = net.split(h @ w["attn_v.weight"].T)
+        attended = net.attend(q, k, v, sees if is_global else sees & local)
+        x = x + norm(attended @ w["attn_output.weight"].T, w["post_attention_norm.weight"])
+        h = norm(x, w["ffn_norm.weight"])
+        gate = gelu_tanh(h @ w["ffn_gate.weight"].T) * (h @ w["ffn_up.weight"].T)
+        x = x + norm(gate @ w["ffn_down.weight"].T, w["post_ffw_norm.weight"])
+    return norm(x, net.weights["output_norm.weight"])
+
+
+# ---- encoders ------------------------------------------------------------------------------------
+
+
+def gemma_embedding(net, tokens, positions, sees):
+    """EmbeddingGemma: Gemma 3 whose local layers see half a window to either side."""
+    window = net.number("attention.sliding_window")
+    return gemma3(net, tokens, positions, sees, within(positions, window // 2))
+
+
+FORWARDS = {
+    "llama": mistral,
+    "qwen2": qwen2,
+    "qwen3": qwen3,
+    "gemma3": gemma3,
+    "gemma-embedding": gemma_embedding,
+}

@@ -36,6 +36,8 @@ def model_path(name):
     """The model's file, or None."""
     if name == "tiny":
         return SOURCE / "tests/golden/fixtures/tiny_llama/tied.gguf"
+    if name == "encoder":
+        return SOURCE / "tests/golden/fixtures/tiny_networks/gemma_embedding.gguf"
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     default = cache / "magnetd" / "SmolLM2-135M-Instruct.Q4_1.gguf"
     path = pathlib.Path(os.environ.get("MAGNETD_MODEL") or default)

@@ -83,7 +83,7 @@ static enum err apply_marked(
     if (tokenizer_open_gguf(gguf, &tokenizer, info) != ERR_OK) {
         fail_msg("%s: %s", info->where, info->text);
     }
-    memset(model, 0, sizeof(*model));
+    *model = (struct model_info){.embeds_only = model->embeds_only};
     const enum err err = profile_apply("/nonexistent/x.gguf", NULL, gguf, tokenizer, model, info);
     tokenizer_close(tokenizer);
     gguf_close(gguf);
@@ -112,7 +112,7 @@ static void test_fim_vocabularies(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct model_info model;
+        struct model_info model = {0};
         struct err_info info = {0};
         assert_int_equal(apply_marked(NULL, cases[i].marks, &model, &info), ERR_OK);
         assert_int_equal(fills_in(&model, INFILL_FIM), cases[i].fim);
@@ -122,7 +122,7 @@ static void test_fim_vocabularies(void **state)
 static void test_without_a_profile(void **state)
 {
     for (int fim = 0; fim < 2; fim++) {
-        struct model_info model;
+        struct model_info model = {0};
         struct err_info info = {0};
         assert_int_equal(apply(NULL, fim != 0, &model, &info), ERR_OK);
         assert_true(model.can_generate && model.can_embed && model.can_infill);
@@ -143,7 +143,7 @@ static void test_without_a_profile(void **state)
 
 static void test_with_a_profile(void **state)
 {
-    struct model_info model;
+    struct model_info model = {0};
     struct err_info info = {0};
     const enum err err = apply("{'modes':['embed','infill'],'pooling':'eos',"
                                "'attention':{'prompt':'bidirectional'},"
@@ -168,6 +168,35 @@ static void test_with_a_profile(void **state)
     assert_int_equal(model.prompt_count, 1);
     assert_string_equal(model.prompts[0].name, "q");
     assert_string_equal(model.prompts[0].text, "query: {text}");
+}
+
+/* A network without a head embeds, and a profile that wants more of it is wrong. */
+static void test_without_a_head(void **state)
+{
+    static const struct {
+        const char *text;
+        enum err err;
+        enum attention attention;
+    } rows[] = {
+        {NULL, ERR_OK, ATTENTION_BIDIRECTIONAL},
+        {"{'pooling':'cls'}", ERR_OK, ATTENTION_BIDIRECTIONAL},
+        {"{'modes':['embed']}", ERR_OK, ATTENTION_BIDIRECTIONAL},
+        {"{'attention':{'embed':'causal'}}", ERR_OK, ATTENTION_CAUSAL},
+        {"{'modes':['embed','generate']}", ERR_FORMAT, ATTENTION_BIDIRECTIONAL},
+        {"{'modes':['classify']}", ERR_FORMAT, ATTENTION_BIDIRECTIONAL},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        struct model_info model = {.embeds_only = true};
+        struct err_info info = {0};
+        assert_int_equal(apply(rows[i].text, true, &model, &info), rows[i].err);
+        if (rows[i].err != ERR_OK) {
+            assert_string_equal(info.where, "modes");
+            continue;
+        }
+        assert_true(model.can_embed);
+        assert_false(model.can_generate || model.can_infill || model.can_classify);
+        assert_int_equal(model.embed_attention, rows[i].attention);
+    }
 }
 
 static void test_refusals(void **state)
@@ -197,7 +226,7 @@ static void test_refusals(void **state)
         {"{'classify':{'name':'llama-guard'}}", "classify.name", ERR_UNSUPPORTED},
     };
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        struct model_info model;
+        struct model_info model = {0};
         struct err_info info = {0};
         const enum err err = apply(rows[i].text, false, &model, &info);
         if (err != rows[i].err || strcmp(info.where, rows[i].where) != 0) {
@@ -215,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_without_a_profile),
         cmocka_unit_test(test_fim_vocabularies),
         cmocka_unit_test(test_with_a_profile),
+        cmocka_unit_test(test_without_a_head),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
