@@ -176,6 +176,12 @@ static void check_rows(const struct kernels *kernels)
     check_hash(kernels, "rms_norm", out, COUNT, 0x34342a8f9ca18c72);
     kernels->silu_mul(x, y, COUNT, out);
     check_hash(kernels, "silu_mul", out, COUNT, 0xb9f8045ca693e600);
+    kernels->layer_norm(x, y, x, 1e-5f, COUNT, out);
+    check_hash(kernels, "layer_norm", out, COUNT, 0x4a70c5c7e15bf3fb);
+    kernels->gelu_erf(x, y, COUNT, out);
+    check_hash(kernels, "gelu_erf", out, COUNT, 0x56ff224cc32e9d3e);
+    kernels->gelu_tanh(x, y, COUNT, out);
+    check_hash(kernels, "gelu_tanh", out, COUNT, 0x929e9c96dfed6aa2);
     kernels->rope(ROPE_INTERLEAVED, x, COUNT / DIMS, DIMS, DIMS, y);
     kernels->rope(ROPE_HALF, x, COUNT / DIMS, DIMS, DIMS - 6, y);
     check_hash(kernels, "rope", x, COUNT, 0xf05ae5b20a2dbbc6);
