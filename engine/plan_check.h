@@ -18,7 +18,8 @@ struct plan_bounds {
     size_t result_bytes;     /* bound of one job's results */
 };
 
-/* ERR_INVALID, ERR_LIMIT, ERR_CONTEXT or ERR_NOT_CAPABLE; info->where names the part: "items[3].steps[0].tokens". */
+/* ERR_INVALID, ERR_LIMIT, ERR_CONTEXT or ERR_NOT_CAPABLE; info->where names the part:
+ * "items[3].steps[0].tokens". */
 MUST_USE enum err plan_check(
     const struct plan *plan, const struct plan_bounds *bounds, struct err_info *info);
 /* Slots the item can come to occupy: prompt plus every token its steps may append. */

@@ -115,8 +115,8 @@ void ISA(vector_rms_norm)(
 void ISA(vector_rope)(enum rope_style style, float *x, int32_t heads, int32_t head_dim,
     int32_t rotary_dim, const float *cos_sin);
 void ISA(vector_silu_mul)(const float *gate, const float *up, int32_t count, float *out);
-void ISA(layer_norm)(const float *x, const float *weight, const float *bias, float eps,
-    int32_t count, float *out);
+void ISA(layer_norm)(
+    const float *x, const float *weight, const float *bias, float eps, int32_t count, float *out);
 void ISA(gelu_erf)(const float *gate, const float *up, int32_t count, float *out);
 void ISA(gelu_tanh)(const float *gate, const float *up, int32_t count, float *out);
 void ISA(vector_add)(float *x, const float *y, int32_t count);

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include "engine/kernels/ref/ref.h"
 
-void layer_norm_ref(
+void encoder_ref_layer_norm(
     const float *x, const float *weight, const float *bias, float eps, int32_t count, float *out)
 {
     double mean = 0, squares = 0;
@@ -20,7 +20,7 @@ void layer_norm_ref(
     }
 }
 
-void gelu_erf_ref(const float *gate, const float *up, int32_t count, float *out)
+void encoder_ref_gelu_erf(const float *gate, const float *up, int32_t count, float *out)
 {
     const double root = sqrt(0.5);
     for (int32_t i = 0; i < count; i++) {
@@ -30,7 +30,7 @@ void gelu_erf_ref(const float *gate, const float *up, int32_t count, float *out)
     }
 }
 
-void gelu_tanh_ref(const float *gate, const float *up, int32_t count, float *out)
+void encoder_ref_gelu_tanh(const float *gate, const float *up, int32_t count, float *out)
 {
     const double root = sqrt(2 / acos(-1.0));
     for (int32_t i = 0; i < count; i++) {

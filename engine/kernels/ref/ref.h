@@ -26,9 +26,9 @@ int32_t vector_ref_argmax(const float *x, int32_t count);
 double vector_ref_log_sum_exp(const float *x, int32_t count);
 bool vector_ref_all_finite(const float *x, int32_t count);
 
-void layer_norm_ref(const float *x, const float *weight, const float *bias, float eps,
-    int32_t count, float *out);
-void gelu_erf_ref(const float *gate, const float *up, int32_t count, float *out);
-void gelu_tanh_ref(const float *gate, const float *up, int32_t count, float *out);
+void encoder_ref_layer_norm(
+    const float *x, const float *weight, const float *bias, float eps, int32_t count, float *out);
+void encoder_ref_gelu_erf(const float *gate, const float *up, int32_t count, float *out);
+void encoder_ref_gelu_tanh(const float *gate, const float *up, int32_t count, float *out);
 
 #endif
