@@ -138,7 +138,8 @@ enum err engine_start(struct engine *engine, struct err_info *info)
         .context = engine->config.context,
         .embeds_only = about->embeds_only,
         /* Rows appended later count on from the newest, at most a context of them. */
-        .position_max = MODEL_POSITIONS - 1 - engine->config.context,
+        .position_max =
+            MIN(MODEL_POSITIONS - engine->config.context, model_positions(engine->model)) - 1,
         .piece_bytes_max = (int32_t)detokenizer_bound(engine->tokenizer),
         .result_bytes = (size_t)engine->config.result_bytes,
     };

@@ -5,8 +5,8 @@
 #include <string.h>
 #include "engine/base/assert.h"
 
-static const struct network *const networks[] = {
-    &arch_gemma3, &arch_gemma_embedding, &arch_llama, &arch_qwen2, &arch_qwen3};
+static const struct network *const networks[] = {&arch_bert, &arch_gemma3, &arch_gemma_embedding,
+    &arch_jina_bert_v2, &arch_llama, &arch_modern_bert, &arch_nomic_bert, &arch_qwen2, &arch_qwen3};
 
 /* What files of all networks may say. */
 static const struct arch_key common_keys[] = {

@@ -38,6 +38,13 @@ struct arch_key {
         "rope.scaling.attn_factor", ARCH_KEY_REAL, 1                                               \
     }
 
+/* What encoders say: that they are none of causal attention. */
+#define ARCH_KEYS_ENCODER                                                                          \
+    {"attention.layer_norm_epsilon", ARCH_KEY_READ},                                               \
+    {                                                                                              \
+        "attention.causal", ARCH_KEY_BOOL, 0                                                       \
+    }
+
 struct network {
     const char *name; /* general.architecture */
     /* What may stand below its name besides what no network could do without; the first of a name
@@ -65,6 +72,7 @@ const struct network *arch_find(const char *name, size_t name_bytes);
 MUST_USE enum err arch_check_keys(
     const struct gguf *gguf, const struct network *network, struct err_info *info);
 
-extern const struct network arch_gemma3, arch_gemma_embedding, arch_llama, arch_qwen2, arch_qwen3;
+extern const struct network arch_bert, arch_gemma3, arch_gemma_embedding, arch_jina_bert_v2,
+    arch_llama, arch_modern_bert, arch_nomic_bert, arch_qwen2, arch_qwen3;
 
 #endif

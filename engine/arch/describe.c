@@ -250,3 +250,22 @@ enum err describe_window(
     model->hyper.window = (int32_t)window;
     return err;
 }
+
+/* Of n heads, n a power of two, head h has slope 2^(-b (h + 1) / n). Others take those of the next
+ * lower power, and then every second of the next higher one. */
+enum err describe_alibi(
+    struct model *model, const struct gguf *gguf, double bias_default, struct err_info *info)
+{
+    double bias = bias_default;
+    enum err err =
+        describe_real(model, gguf, "attention.max_alibi_bias", false, 0, 1e3, &bias, info);
+    int32_t heads = model->info.heads, power = 1;
+    while (power <= heads / 2) {
+        power *= 2;
+    }
+    for (int32_t h = 0; h < heads; h++) {
+        double step = h < power ? h + 1 : h - power + 0.5;
+        model->hyper.alibi_slopes[h] = (float)exp2(-bias * step / power);
+    }
+    return err;
+}

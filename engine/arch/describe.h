@@ -14,6 +14,9 @@ MUST_USE enum err describe_sizes(
 /* After describe_sizes: the rotation that all layers share, as model->hyper.ropes[0]. */
 MUST_USE enum err describe_rope(struct model *model, const struct gguf *gguf, enum rope_style style,
     double base_default, struct err_info *info);
+/* Slopes of ALiBi (arXiv 2108.12409) for all heads, from attention.max_alibi_bias. */
+MUST_USE enum err describe_alibi(
+    struct model *model, const struct gguf *gguf, double bias_default, struct err_info *info);
 /* attention.sliding_window as model->hyper.window; 0 where the file has none. */
 MUST_USE enum err describe_window(
     struct model *model, const struct gguf *gguf, bool required, struct err_info *info);

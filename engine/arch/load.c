@@ -11,14 +11,21 @@ static const char *name_of(int32_t l, const char *name, char *out)
     return out;
 }
 
+int32_t load_rows(const struct weights *weights, int32_t l, const char *name)
+{
+    char full[NAME_BYTES];
+    return weights_rows(weights, name_of(l, name, full));
+}
+
 enum err load_matrices(struct weights *weights, int32_t l, const struct load_matrix *rows,
     size_t row_count, struct err_info *info)
 {
     enum err err = ERR_OK;
     char name[NAME_BYTES];
     for (size_t i = 0; i < row_count && err == ERR_OK; i++) {
-        err = weights_matrix(weights, name_of(l, rows[i].name, name), rows[i].outputs,
-            rows[i].inputs, rows[i].out, info);
+        int32_t of = rows[i].of > 0 ? rows[i].of : rows[i].outputs;
+        err = weights_matrix_part(weights, name_of(l, rows[i].name, name), rows[i].from,
+            rows[i].outputs, of, rows[i].inputs, rows[i].out, info);
     }
     return err;
 }

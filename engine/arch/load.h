@@ -12,6 +12,8 @@ struct load_matrix {
     const char *name; /* with its ending: "attn_q.weight" */
     int32_t outputs, inputs;
     struct packed *out;
+    int32_t from,
+        of; /* of > 0: rows from `from` on of a tensor of `of` rows, which holds several */
 };
 
 struct load_vector {
@@ -21,6 +23,7 @@ struct load_vector {
 };
 
 /* Names are those below "blk.L." */
+int32_t load_rows(const struct weights *weights, int32_t l, const char *name); /* weights_rows */
 MUST_USE enum err load_matrices(struct weights *weights, int32_t l, const struct load_matrix *rows,
     size_t row_count, struct err_info *info);
 MUST_USE enum err load_vectors(struct weights *weights, int32_t l, const struct load_vector *rows,

@@ -170,7 +170,7 @@ static struct attention_args args_of(
         .positions = slots->positions,
         .reach_left = layer_of(pass, l)->reach,
         .reach_right = layer_of(pass, l)->reach,
-        .alibi_slope = 0,
+        .alibi_slope = pass->model->hyper.alibi_slopes[head],
     };
 }
 

@@ -20,14 +20,16 @@ static void gate_chunk(void *context, int32_t chunk, int32_t thread)
     const struct pass *pass = region->pass;
     struct linear_cell cell = linear_cell_of(&region->grid, chunk);
     size_t ffn = (size_t)region->gate->weight.outputs;
-    float *gate = pass->scratch->gate, *up = pass->scratch->up;
+    float *gate = pass->scratch->gate, *up = region->up == NULL ? NULL : pass->scratch->up;
     linear_multiply(pass->kernels, region->gate, &region->x, &cell, gate, ffn);
-    linear_multiply(pass->kernels, region->up, &region->x, &cell, up, ffn);
+    if (up != NULL) {
+        linear_multiply(pass->kernels, region->up, &region->x, &cell, up, ffn);
+    }
     int32_t from = cell.panel_from * PANEL_OUTPUTS;
     int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->gate->weight.outputs);
     for (int32_t r = cell.row_from; r < cell.row_to; r++) {
         size_t at = (size_t)r * ffn + (size_t)from;
-        region->kernel(gate + at, up + at, to - from, gate + at);
+        region->kernel(gate + at, up == NULL ? NULL : up + at, to - from, gate + at);
     }
 }
 
@@ -35,7 +37,8 @@ void mlp_gate(
     struct pass *pass, const struct linear *gate, const struct linear *up, mlp_gate_kernel *kernel)
 {
     const struct packed *weight = &gate->weight;
-    ASSERT(weight->outputs == up->weight.outputs && weight->inputs == up->weight.inputs);
+    ASSERT(up == NULL || weight->outputs == up->weight.outputs);
+    ASSERT(up == NULL || weight->inputs == up->weight.inputs);
     ASSERT(weight->outputs == pass->model->info.ffn);
     struct gate_region region = {
         .pass = pass,

@@ -56,6 +56,18 @@ void norm_rows(struct pass *pass, const struct norm *norm)
     each_row(&(struct norm_region){.pass = pass, .norm = norm, .work = gather});
 }
 
+static void replace(const struct pass *pass, const struct norm *norm, float *x, float *h)
+{
+    size_t hidden = (size_t)pass->model->info.hidden;
+    norm_row(pass->model, norm, x, (int32_t)hidden, x);
+    memcpy(h, x, hidden * sizeof(*h));
+}
+
+void norm_residual(struct pass *pass, const struct norm *norm)
+{
+    each_row(&(struct norm_region){.pass = pass, .norm = norm, .work = replace});
+}
+
 static void add(const struct pass *pass, const struct norm *norm, float *x, float *h)
 {
     norm_row(pass->model, norm, h, pass->model->info.hidden, h);

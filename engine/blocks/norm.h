@@ -11,6 +11,8 @@ void norm_row(
 /* scratch->h of every row of the tile = norm of x. */
 void norm_rows(struct pass *pass, const struct norm *norm);
 
+/* x of every row of the tile = norm of x, and scratch->h too. */
+void norm_residual(struct pass *pass, const struct norm *norm);
 /* x of every row of the tile += norm of scratch->h, which is overwritten. */
 void norm_add(struct pass *pass, const struct norm *norm);
 

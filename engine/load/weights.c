@@ -11,6 +11,7 @@
 #include "engine/base/assert.h"
 #include "engine/base/checked.h"
 #include "engine/base/mem.h"
+#include "engine/engine_limits.h"
 
 enum {
     READ_BYTES = 4 << 20,              /* of a slice; more only where 16 rows need more */
@@ -141,11 +142,12 @@ static void run_chunks(struct weights *weights, struct slice *slice)
     }
 }
 
-static enum err pack_all(struct weights *weights, const struct gguf_tensor *tensor,
+/* `skip`: rows of the tensor before the first. */
+static enum err pack_all(struct weights *weights, const struct gguf_tensor *tensor, int32_t skip,
     const struct packed *packed, struct err_info *info)
 {
     const char *name = tensor->name.bytes;
-    const size_t row_bytes = tensor->bytes / (size_t)packed->outputs;
+    const size_t row_bytes = tensor->bytes / (size_t)tensor->shape[1];
     const size_t rows_fit =
         MAX((size_t)PANEL_OUTPUTS, READ_BYTES / row_bytes / PANEL_OUTPUTS * PANEL_OUTPUTS);
     const int32_t step = (int32_t)MIN(rows_fit, (size_t)packed->outputs);
@@ -157,7 +159,7 @@ static enum err pack_all(struct weights *weights, const struct gguf_tensor *tens
             .row_bytes = row_bytes,
             .output_from = from,
             .output_count = MIN(step, packed->outputs - from)};
-        err = gguf_read(weights->gguf, tensor, (size_t)from * row_bytes,
+        err = gguf_read(weights->gguf, tensor, ((size_t)skip + (size_t)from) * row_bytes,
             (size_t)slice.output_count * row_bytes, weights->read_buffer, info);
         if (err == ERR_OK) {
             run_chunks(weights, &slice);
@@ -170,10 +172,17 @@ static enum err pack_all(struct weights *weights, const struct gguf_tensor *tens
 enum err weights_matrix(struct weights *weights, const char *name, int32_t outputs, int32_t inputs,
     struct packed *out, struct err_info *info)
 {
+    return weights_matrix_part(weights, name, 0, outputs, outputs, inputs, out, info);
+}
+
+enum err weights_matrix_part(struct weights *weights, const char *name, int32_t from,
+    int32_t outputs, int32_t of, int32_t inputs, struct packed *out, struct err_info *info)
+{
     ASSERT(outputs > 0);
     ASSERT(inputs > 0);
+    ASSERT(from >= 0 && from <= of - outputs);
     const struct gguf_tensor *tensor = NULL;
-    enum err err = take(weights, name, inputs, outputs, &tensor, info);
+    enum err err = take(weights, name, inputs, of, &tensor, info);
     if (err != ERR_OK) {
         return err;
     }
@@ -191,7 +200,7 @@ enum err weights_matrix(struct weights *weights, const char *name, int32_t outpu
     }
     if (weights->block != NULL) {
         packed.data = next_part(weights, bytes);
-        err = pack_all(weights, tensor, &packed, info);
+        err = pack_all(weights, tensor, from, &packed, info);
         if (err != ERR_OK) {
             return err;
         }
@@ -224,9 +233,22 @@ static enum err read_vector(struct weights *weights, const struct gguf_tensor *t
 enum err weights_vector(
     struct weights *weights, const char *name, int32_t count, float **out, struct err_info *info)
 {
-    ASSERT(count > 0);
+    return weights_table(weights, name, 1, count, out, info);
+}
+
+int32_t weights_rows(const struct weights *weights, const char *name)
+{
+    const struct gguf_tensor *tensor = gguf_find_tensor(weights->gguf, name);
+    return tensor != NULL && tensor->shape[1] <= LIMIT_VOCAB ? (int32_t)tensor->shape[1] : 0;
+}
+
+enum err weights_table(struct weights *weights, const char *name, int32_t rows, int32_t columns,
+    float **out, struct err_info *info)
+{
+    ASSERT(rows > 0);
+    ASSERT(columns > 0);
     const struct gguf_tensor *tensor = NULL;
-    enum err err = take(weights, name, count, 1, &tensor, info);
+    enum err err = take(weights, name, columns, rows, &tensor, info);
     if (err != ERR_OK) {
         return err;
     }
@@ -235,10 +257,11 @@ enum err weights_vector(
             info, ERR_UNSUPPORTED, name, "a vector of type %s", tensor_type_word(tensor->type));
     }
     float *numbers = NULL;
+    const size_t count = (size_t)rows * (size_t)columns; /* the file holds as many */
     const uint64_t bytes = (uint64_t)count * sizeof(*numbers);
     if (weights->block != NULL) {
         numbers = next_part(weights, bytes);
-        err = read_vector(weights, tensor, (size_t)count, numbers, info);
+        err = read_vector(weights, tensor, count, numbers, info);
         if (err != ERR_OK) {
             return err;
         }

@@ -40,9 +40,17 @@ bool weights_has(const struct weights *weights, const char *name);
 /* A matrix [outputs, inputs] of any type; out->data is in the block. Dry: NULL. */
 MUST_USE enum err weights_matrix(struct weights *weights, const char *name, int32_t outputs,
     int32_t inputs, struct packed *out, struct err_info *info);
+/* The same for rows [from, from + outputs) of a matrix of `of` rows, which holds several. */
+MUST_USE enum err weights_matrix_part(struct weights *weights, const char *name, int32_t from,
+    int32_t outputs, int32_t of, int32_t inputs, struct packed *out, struct err_info *info);
 /* A vector of `count` numbers of any unblocked type, widened to f32, in the block. Dry: NULL. */
 MUST_USE enum err weights_vector(
     struct weights *weights, const char *name, int32_t count, float **out, struct err_info *info);
+/* Rows of such numbers, [rows, columns]. */
+MUST_USE enum err weights_table(struct weights *weights, const char *name, int32_t rows,
+    int32_t columns, float **out, struct err_info *info);
+/* Rows of a tensor; 0 if there is none of this name, or more than LIMIT_VOCAB. */
+int32_t weights_rows(const struct weights *weights, const char *name);
 /* ERR_UNSUPPORTED naming the first tensor nobody asked for. */
 MUST_USE enum err weights_unused(const struct weights *weights, struct err_info *info);
 

@@ -180,7 +180,7 @@ static void check_batch(const struct model *model, struct batch *batch)
     ASSERT(row == batch->row_count && row > 0);
     for (int32_t i = 0; i < batch->row_count; i++) {
         ASSERT(batch->tokens[i] >= 0 && batch->tokens[i] < model->info.vocab);
-        ASSERT(batch->positions[i] >= 0 && batch->positions[i] < MODEL_POSITIONS);
+        ASSERT(batch->positions[i] >= 0 && batch->positions[i] < model_positions(model));
     }
     for (int32_t i = 0; i < batch->read_count; i++) {
         ASSERT(batch->reads[i].row >= 0 && batch->reads[i].row < batch->row_count);

@@ -249,3 +249,8 @@ int32_t model_units(const struct model *model)
 {
     return 2 * model->info.layers;
 }
+
+int32_t model_positions(const struct model *model)
+{
+    return model->positions != NULL ? model->info.context_trained : MODEL_POSITIONS;
+}

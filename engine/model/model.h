@@ -58,7 +58,7 @@ struct row_read {
 struct batch {
     int32_t row_count;
     const int32_t *tokens;    /* [row_count], each within the vocabulary */
-    const int32_t *positions; /* [row_count], each in [0, MODEL_POSITIONS) */
+    const int32_t *positions; /* [row_count], each in [0, model_positions) */
     float **x;                /* [row_count] -> [hidden]: the residual of each row, kept by the
                                  caller between units */
     struct run *runs;
@@ -87,6 +87,8 @@ void scratch_close(struct scratch *scratch); /* NULL allowed */
 uint64_t scratch_bytes(const struct model_info *info, int32_t tile_rows);
 
 int32_t model_units(const struct model *model); /* 2 * layers */
+/* Positions a row may have: MODEL_POSITIONS, or as many as the network has learned. */
+int32_t model_positions(const struct model *model);
 /* Runs every row of the batch through units [unit_from, unit_to). When unit_from is 0 the token
  * embeddings are written to x first; reads happen when their layer is reached. The last unit skips
  * rows that nothing is read from: their x is then of no further use. The caller must have stored,

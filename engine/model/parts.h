@@ -37,6 +37,7 @@ struct hyper {
     enum rope_style rope_style;
     struct rope_shape ropes[ROPES_MAX];
     int32_t rope_count;
+    float alibi_slopes[LIMIT_HEADS]; /* 0: scores do not fall with distance */
     int32_t window; /* attention.sliding_window, in the network's own sense; 0 = none */
     enum norm_kind norm_kind;
     float norm_eps;
@@ -80,6 +81,9 @@ struct model {
     struct linear untied_head; /* [vocab, hidden]; no data: tied */
     const struct linear *head; /* one of the two, or NULL: rows become vectors and nothing else */
     struct norm output_norm;   /* [hidden] */
+    struct norm embed_norm;    /* of the rows before the first layer; [hidden] */
+    float *token_types;        /* [types][hidden] or NULL */
+    float *positions;          /* [context_trained][hidden], added to the embedding, or NULL */
     float *rope_divisors;      /* [rotary_dim / 2] or NULL: Llama 3.1's factors */
     struct rope_table ropes[ROPES_MAX];
     uint64_t bytes;

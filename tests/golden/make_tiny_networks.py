@@ -51,8 +51,16 @@ class Maker:
         numbers = mean + spread * self.rng.standard_normal(count)
         self.writer.add_tensor(name, numbers.astype(np.float32))
 
-    def norm(self, name, count=None):
-        self.vector(name + ".weight", count or self.width, mean=1.0)
+    def norm(self, name):
+        self.vector(name + ".weight", self.width, mean=1.0)
+
+    def biased_norm(self, name):
+        self.norm(name)
+        self.vector(name + ".bias", self.width)
+
+    def biased(self, name, outputs, inputs, gain=1.0):
+        self.matrix(name, outputs, inputs, gain)
+        self.vector(name + ".bias", outputs)
 
     def finish(self):
         self.writer.write_header_to_file()
@@ -138,7 +146,98 @@ def gemma_embedding(path):
     gemma3(path, "gemma-embedding")
 
 
-ENCODERS = [gemma_embedding]
+def encoder(path, network, heads, layers=2):
+    make = Maker(path, network, layers, heads, heads, width=16 * heads, ffn=64)
+    make.writer.add_layer_norm_eps(1e-12)
+    make.writer.add_causal_attention(False)
+    make.writer.add_pooling_type(gguf.PoolingType.MEAN)
+    vocabulary(make.writer)
+    make.matrix("token_embd", VOCAB, make.width, make.width**0.5)
+    return make
+
+
+def after_bert(make, layer):
+    """What follows bert in that its norms come last."""
+    make.matrix("token_types", 2, make.width, make.width**0.5)
+    make.biased_norm("token_embd_norm")
+    for index in range(make.layers):
+        blk = f"blk.{index}."
+        layer(make, blk)
+        make.biased_norm(blk + "attn_output_norm")
+        make.biased_norm(blk + "layer_output_norm")
+    make.finish()
+
+
+def biased_attention(make, blk):
+    make.biased(blk + "attn_q", make.width, make.width, 1.4)
+    make.biased(blk + "attn_k", make.width, make.width, 1.4)
+    make.biased(blk + "attn_v", make.width, make.width)
+    make.biased(blk + "attn_output", make.width, make.width)
+
+
+def bert(path):
+    def layer(make, blk):
+        biased_attention(make, blk)
+        make.biased(blk + "ffn_up", make.ffn, make.width)
+        make.biased(blk + "ffn_down", make.width, make.ffn)
+
+    make = encoder(path, "bert", heads=4)
+    make.matrix("position_embd", CONTEXT, make.width, make.width**0.5)
+    after_bert(make, layer)
+
+
+def nomic_bert(path):
+    def layer(make, blk):
+        make.matrix(blk + "attn_qkv", 3 * make.width, make.width, 1.4)
+        make.matrix(blk + "attn_output", make.width, make.width)
+        make.matrix(blk + "ffn_gate", make.ffn, make.width)
+        make.matrix(blk + "ffn_up", make.ffn, make.width)
+        make.matrix(blk + "ffn_down", make.width, make.ffn)
+
+    make = encoder(path, "nomic-bert", heads=3)
+    make.writer.add_rope_freq_base(1000.0)
+    after_bert(make, layer)
+
+
+def jina_bert_v2(path, joined=True):
+    """Three heads: no power of two."""
+
+    def layer(make, blk):
+        biased_attention(make, blk)
+        if joined:
+            make.matrix(blk + "ffn_up", 2 * make.ffn, make.width)
+        else:
+            make.matrix(blk + "ffn_gate", make.ffn, make.width)
+            make.matrix(blk + "ffn_up", make.ffn, make.width)
+        make.biased(blk + "ffn_down", make.width, make.ffn)
+
+    after_bert(encoder(path, "jina-bert-v2", heads=3), layer)
+
+
+def jina_bert_v2_apart(path):
+    jina_bert_v2(path, joined=False)
+
+
+def modern_bert(path):
+    """Two rounds of a global layer and two local ones."""
+    make = encoder(path, "modern-bert", heads=2, layers=6)
+    make.writer.add_sliding_window(8)
+    make.writer.add_rope_freq_base(160000.0)
+    make.norm("token_embd_norm")
+    make.norm("output_norm")
+    for index in range(make.layers):
+        blk = f"blk.{index}."
+        if index > 0:
+            make.norm(blk + "attn_norm")
+        make.matrix(blk + "attn_qkv", 3 * make.width, make.width, 1.4)
+        make.matrix(blk + "attn_output", make.width, make.width)
+        make.norm(blk + "ffn_norm")
+        make.matrix(blk + "ffn_up", 2 * make.ffn, make.width)
+        make.matrix(blk + "ffn_down", make.width, make.ffn)
+    make.finish()
+
+
+ENCODERS = [gemma_embedding, bert, nomic_bert, jina_bert_v2, jina_bert_v2_apart, modern_bert]
 
 # ---- cases ---------------------------------------------------------------------------------------
 

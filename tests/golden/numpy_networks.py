@@ -185,10 +185,97 @@ def gemma_embedding(net, tokens, positions, sees):
     return gemma3(net, tokens, positions, sees, within(positions, window // 2))
 
 
+def bert(net, tokens, positions, sees):
+    """arXiv 1810.04805, all tokens of the first type."""
+    w, eps = net.weights, net.eps
+    x = net.embedding[tokens] + w["token_types.weight"][0] + w["position_embd.weight"][positions]
+    x = layer_norm(x, w["token_embd_norm.weight"], w["token_embd_norm.bias"], eps)
+    for index in range(net.layers):
+        w = net.layer(index)
+        linear = lambda rows, name: rows @ w[name + ".weight"].T + w[name + ".bias"]
+        q, k, v = (net.split(linear(x, name)) for name in ("attn_q", "attn_k", "attn_v"))
+        x = x + linear(net.attend(q, k, v, sees), "attn_output")
+        x = layer_norm(x, w["attn_output_norm.weight"], w["attn_output_norm.bias"], eps)
+        x = x + linear(gelu(linear(x, "ffn_up")), "ffn_down")
+        x = layer_norm(x, w["layer_output_norm.weight"], w["layer_output_norm.bias"], eps)
+    return x
+
+
+def nomic_bert(net, tokens, positions, sees):
+    """arXiv 2402.01613: bert with rope and SwiGLU, and q, k, v in one matrix."""
+    w, eps = net.weights, net.eps
+    x = net.embedding[tokens] + w["token_types.weight"][0]
+    x = layer_norm(x, w["token_embd_norm.weight"], w["token_embd_norm.bias"], eps)
+    base = net.number("rope.freq_base")
+    for index in range(net.layers):
+        w = net.layer(index)
+        q, k, v = (net.split(part) for part in np.split(x @ w["attn_qkv.weight"].T, 3, axis=1))
+        q, k = rope(q, positions, base), rope(k, positions, base)
+        x = x + net.attend(q, k, v, sees) @ w["attn_output.weight"].T
+        x = layer_norm(x, w["attn_output_norm.weight"], w["attn_output_norm.bias"], eps)
+        gate = silu(x @ w["ffn_gate.weight"].T) * (x @ w["ffn_up.weight"].T)
+        x = x + gate @ w["ffn_down.weight"].T
+        x = layer_norm(x, w["layer_output_norm.weight"], w["layer_output_norm.bias"], eps)
+    return x
+
+
+def alibi_slopes(heads):
+    """arXiv 2108.12409 and its published code: a geometric series for a power of two; else that of
+    the next lower power, then every second of the next higher one."""
+    lower = 2 ** int(math.log2(heads))
+    series = lambda n: [2 ** (-8 * (i + 1) / n) for i in range(n)]
+    return np.array(series(lower) + series(2 * lower)[0::2][: heads - lower])
+
+
+def jina_bert_v2(net, tokens, positions, sees):
+    """arXiv 2310.19923: bert with ALiBi to both sides instead of positions, and GeGLU."""
+    w, eps = net.weights, net.eps
+    x = net.embedding[tokens] + w["token_types.weight"][0]
+    x = layer_norm(x, w["token_embd_norm.weight"], w["token_embd_norm.bias"], eps)
+    distance = np.abs(positions[:, None] - positions[None, :])
+    bias = -alibi_slopes(net.heads)[:, None, None] * distance
+    for index in range(net.layers):
+        w = net.layer(index)
+        linear = lambda rows, name: rows @ w[name + ".weight"].T + w[name + ".bias"]
+        q, k, v = (net.split(linear(x, name)) for name in ("attn_q", "attn_k", "attn_v"))
+        x = x + linear(net.attend(q, k, v, sees, bias), "attn_output")
+        x = layer_norm(x, w["attn_output_norm.weight"], w["attn_output_norm.bias"], eps)
+        if "ffn_gate.weight" in w:
+            gate, up = x @ w["ffn_gate.weight"].T, x @ w["ffn_up.weight"].T
+        else:
+            gate, up = np.split(x @ w["ffn_up.weight"].T, 2, axis=1)
+        x = x + linear(gelu(gate) * up, "ffn_down")
+        x = layer_norm(x, w["layer_output_norm.weight"], w["layer_output_norm.bias"], eps)
+    return x
+
+
+def modern_bert(net, tokens, positions, sees):
+    """arXiv 2412.13663. Layers 0, 3, 6, ... are global; the first has no norm before attention."""
+    norm = lambda rows, weight: layer_norm(rows, weight, 0.0, net.eps)
+    local = within(positions, net.number("attention.sliding_window") // 2)
+    x = norm(net.embedding[tokens], net.weights["token_embd_norm.weight"])
+    for index in range(net.layers):
+        w = net.layer(index)
+        is_global = index % 3 == 0
+        base = net.number("rope.freq_base") if is_global else 10000.0
+        h = x if index == 0 else norm(x, w["attn_norm.weight"])
+        q, k, v = (net.split(part) for part in np.split(h @ w["attn_qkv.weight"].T, 3, axis=1))
+        q, k = rope(q, positions, base), rope(k, positions, base)
+        attended = net.attend(q, k, v, sees if is_global else sees & local)
+        x = x + attended @ w["attn_output.weight"].T
+        gate, up = np.split(norm(x, w["ffn_norm.weight"]) @ w["ffn_up.weight"].T, 2, axis=1)
+        x = x + (gelu(gate) * up) @ w["ffn_down.weight"].T
+    return norm(x, net.weights["output_norm.weight"])
+
+
 FORWARDS = {
     "llama": mistral,
     "qwen2": qwen2,
     "qwen3": qwen3,
     "gemma3": gemma3,
     "gemma-embedding": gemma_embedding,
+    "bert": bert,
+    "nomic-bert": nomic_bert,
+    "jina-bert-v2": jina_bert_v2,
+    "modern-bert": modern_bert,
 }

@@ -111,6 +111,56 @@ static void test_matrix(void **state)
     weights_free(&w);
 }
 
+/* Rows 3 to 8 and rows 8 to 19: neither begins with a panel. */
+static void test_parts_of_a_matrix(void **state)
+{
+    const struct fixture *f = *state;
+    static const int32_t borders[] = {3, 8, OUTPUTS};
+    struct weights w;
+    open_weights(&w, f, NULL, false);
+    for (int i = 0; i < 2; i++) {
+        const int32_t from = borders[i], count = borders[i + 1] - from;
+        struct packed packed;
+        assert_int_equal(
+            weights_matrix_part(&w, "matrix", from, count, OUTPUTS, INPUTS, &packed, NULL), ERR_OK);
+        assert_int_equal(packed.outputs, count);
+        for (int32_t output = 0; output < count; output++) {
+            float want[INPUTS];
+            float got[INPUTS];
+            const unsigned char *row = quants + (from + output) * INPUTS / 32 * 20;
+            tensor_type_unpack(TENSOR_Q4_1, row, INPUTS, want);
+            f->kernels.unpack_row(&packed, output, got);
+            assert_memory_equal(got, want, sizeof(want));
+        }
+    }
+    struct packed packed;
+    struct err_info info = {0};
+    assert_int_equal(
+        weights_matrix_part(&w, "matrix", 0, 8, OUTPUTS + 1, INPUTS, &packed, &info), ERR_FORMAT);
+    assert_string_equal(info.where, "matrix");
+    weights_free(&w);
+}
+
+static void test_table(void **state)
+{
+    const struct fixture *f = *state;
+    struct weights w;
+    struct err_info info = {0};
+    float *numbers = NULL;
+    open_weights(&w, f, NULL, false);
+    assert_int_equal(weights_rows(&w, "big"), BIG_OUTPUTS);
+    assert_int_equal(weights_rows(&w, "f32"), 1);
+    assert_int_equal(weights_rows(&w, "none"), 0);
+    assert_int_equal(weights_table(&w, "big", BIG_OUTPUTS, BIG_INPUTS, &numbers, NULL), ERR_OK);
+    assert_memory_equal(numbers, f->big, sizeof(float) * BIG_OUTPUTS * BIG_INPUTS);
+    assert_int_equal(
+        weights_table(&w, "big", BIG_OUTPUTS - 1, BIG_INPUTS, &numbers, &info), ERR_FORMAT);
+    assert_int_equal(
+        weights_table(&w, "matrix", OUTPUTS, INPUTS, &numbers, &info), ERR_UNSUPPORTED);
+    assert_string_equal(info.where, "matrix");
+    weights_free(&w);
+}
+
 static void check_big(const struct fixture *f, struct threads *threads)
 {
     struct weights w;
@@ -284,6 +334,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_parts_of_a_matrix),
+        cmocka_unit_test(test_table),
         cmocka_unit_test(test_slices),
         cmocka_unit_test(test_slices_with_threads),
         cmocka_unit_test(test_vectors),
