@@ -1,6 +1,6 @@
 /*
- * Nomic BERT (arXiv 2402.01613): bert that rotates q and k instead of adding positions, with a gated
- * feed-forward, silu(Wgate x) * (Wup x), and no biases but those of the norms.
+ * Nomic BERT (arXiv 2402.01613): bert that rotates q and k instead of adding positions, with a
+ * gated feed-forward, silu(Wgate x) * (Wup x), and no biases but those of the norms.
  */
 #include "engine/arch/bert.h"
 #include "engine/arch/describe.h"
