@@ -43,8 +43,9 @@ struct engine_config {
 
 /* Sizes fixed at start, in bytes; what --print-plan prints. */
 struct memory_plan {
-    uint64_t weights, cache, scratch, jobs, tokenizer, total;
-    int32_t context, sequences, jobs_max, step_rows, page_slots, pages, reuse_pages, threads;
+    uint64_t weights, cache, one_shot, scratch, jobs, tokenizer, total;
+    int32_t context, sequences, jobs_max, step_rows, page_slots, pages, reuse_pages, one_shot_pages,
+        threads;
     bool kv_f32, int8_activations;
 };
 

@@ -143,6 +143,11 @@ enum err engine_size(struct engine_config *config, const struct model *model,
     plan.weights = model_bytes(model);
     plan.scratch = scratch_bytes(about, MIN(config->step_rows, TILE_ROWS)) +
                    scheduler_bytes(&sched, config->threads);
+    plan.one_shot_pages = scheduler_one_shot_pages(&sched, PAGE_SLOTS);
+    plan.one_shot =
+        pages_index_bytes(plan.one_shot_pages) +
+        (uint64_t)plan.one_shot_pages * pages_page_bytes(config->kv_f32 ? KV_F32 : KV_F16, 1,
+                                            about->heads_kv, about->head_dim, PAGE_SLOTS);
     plan.jobs =
         (uint64_t)config->jobs *
             (sizeof(struct job) + sizeof(uint32_t) + 2 * sizeof(struct job *) +
@@ -155,7 +160,7 @@ enum err engine_size(struct engine_config *config, const struct model *model,
     plan.threads = config->threads;
     plan.kv_f32 = config->kv_f32;
     plan.int8_activations = about->int8_activations;
-    plan.total = plan.weights + plan.cache + plan.scratch + plan.jobs;
+    plan.total = plan.weights + plan.cache + plan.one_shot + plan.scratch + plan.jobs;
     *out_plan = plan;
     return ERR_OK;
 }

@@ -69,6 +69,16 @@ int32_t plan_item_saved(const struct plan_item *item)
     return count;
 }
 
+bool plan_item_vectors(const struct plan_item *item)
+{
+    return item->step_count == 0 && !item->prompt_logprobs;
+}
+
+bool plan_item_one_shot(const struct plan_item *item)
+{
+    return plan_item_vectors(item) && item->context_count == item->token_count;
+}
+
 static enum err check_choices(const struct plan_step *step, const struct plan_bounds *bounds,
     int32_t item, int32_t s, struct err_info *info)
 {

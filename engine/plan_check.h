@@ -26,6 +26,11 @@ MUST_USE enum err plan_check(
 int32_t plan_item_slots(const struct plan_item *item);
 /* Steps that read a prompt row of their own: how many hidden rows are saved for them. */
 int32_t plan_item_saved(const struct plan_item *item);
+/* Nothing follows a text that only becomes vectors: once its rows have run, nobody looks at its
+ * K/V again. */
+bool plan_item_vectors(const struct plan_item *item);
+/* The same of a text whose rows all see each other: it never runs bit by bit, from start to end. */
+bool plan_item_one_shot(const struct plan_item *item);
 /* Fills job->results from job->results_arena for a checked plan; ERR_LIMIT when they would pass
  * bounds->result_bytes, ERR_NO_MEMORY. */
 MUST_USE enum err plan_size_results(

@@ -27,6 +27,9 @@ void plan_text_memory(FILE *file, const struct memory_plan *plan)
         plan->pages, plan->page_slots, plan->kv_f32 ? "f32" : "f16", plan->context,
         plan->reuse_pages);
     size_line(file, "cache", plan->cache, note);
+    snprintf(note, sizeof(note), "%d pages of one layer, for texts that only become vectors",
+        plan->one_shot_pages);
+    size_line(file, "one-shot", plan->one_shot, note);
     snprintf(note, sizeof(note), "%d threads, %d rows a step, %s activations", plan->threads,
         plan->step_rows, plan->int8_activations ? "int8" : "f32");
     size_line(file, "scratch", plan->scratch, note);

@@ -62,8 +62,7 @@ static void store_row(const struct pass *pass, int32_t l, struct run *run, int32
     place_heads(pass, l, &layer_of(pass, l)->k_norm, info->heads_kv, r, k);
     unsigned char *page = run->slots->addresses[slot / pages->page_slots];
     if (!pass->kernels->kv_store(pages->type, pages->page_slots, info->heads_kv, info->head_dim,
-            page, (size_t)l * pages->layer_bytes, pages->head_bytes, slot % pages->page_slots, k,
-            v)) {
+            page, pages_layer(pages, l), pages->head_bytes, slot % pages->page_slots, k, v)) {
         fail_run(run);
     }
 }
@@ -165,7 +164,7 @@ static struct attention_args args_of(
             .page_slots = pages->page_slots,
             .head_dim = info->head_dim,
             .pages = slots->addresses,
-            .head_offset = (size_t)l * pages->layer_bytes + (size_t)head_kv * pages->head_bytes},
+            .head_offset = pages_layer(pages, l) + (size_t)head_kv * pages->head_bytes},
         .scale = pass->model->hyper.attention_scale,
         .positions = slots->positions,
         .reach_left = layer_of(pass, l)->reach,

@@ -156,6 +156,12 @@ enum err slots_init(struct slots *slots, struct pages *pages, int32_t context)
     return ERR_OK;
 }
 
+void slots_use(struct slots *slots, struct pages *pages)
+{
+    ASSERT(slots->page_count == 0 && pages->page_slots == slots->pages->page_slots);
+    slots->pages = pages;
+}
+
 void slots_free(struct slots *slots)
 {
     if (slots == NULL) {

@@ -1,5 +1,9 @@
 /*
- * The K/V page pool: a fixed number of equal pages, taken and reference-counted by sequences.
+ * A K/V page pool: a fixed number of equal pages, taken and reference-counted by sequences.
+ *
+ * The cache is a pool whose pages hold all layers. A pool of one layer serves sequences of which
+ * nothing is ever looked at again: all their rows go through a layer before any goes on to the
+ * next, so one layer's K/V at a time are enough.
  *
  * A page holds `page_slots` slots of every layer and every K/V head of one sequence, laid out as
  *     [layer][K/V head] { K: tiles of [head_dim][KV_TILE], V: [page_slots][head_dim] }
@@ -40,6 +44,11 @@ void pages_reference(struct pages *pages, int32_t page);
 void pages_drop(struct pages *pages, int32_t page);
 void pages_seal(struct pages *pages, int32_t page, int32_t slots);
 unsigned char *pages_address(const struct pages *pages, int32_t page);
+/* Where a layer begins in a page. */
+static inline size_t pages_layer(const struct pages *pages, int32_t layer)
+{
+    return pages->layers == 1 ? 0 : (size_t)layer * pages->layer_bytes;
+}
 int32_t pages_shared(const struct pages *pages); /* pages with more than one reference */
 
 /* One sequence's slots: pages in slot order and the position of every slot. Arrays are sized for
@@ -53,6 +62,8 @@ struct slots {
 };
 
 MUST_USE enum err slots_init(struct slots *slots, struct pages *pages, int32_t context);
+/* Pages are taken from that pool from now on: none is held, and its pages are as long. */
+void slots_use(struct slots *slots, struct pages *pages);
 /* Drops what is held. */
 void slots_free(struct slots *slots);
 /* Bytes of one sequence's arrays. */

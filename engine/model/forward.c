@@ -169,7 +169,8 @@ static void check_batch(const struct model *model, struct batch *batch)
         ASSERT(run->row_from == row && run->row_count > 0);
         ASSERT(run->slot_from >= 0 && run->context_count >= 0);
         const struct pages *pages = run->slots->pages;
-        ASSERT(pages->layers == model->info.layers && pages->heads_kv == model->info.heads_kv);
+        ASSERT(pages->layers == model->info.layers || pages->layers == 1);
+        ASSERT(pages->heads_kv == model->info.heads_kv);
         ASSERT(pages->head_dim == model->info.head_dim);
         ASSERT((int64_t)run->slots->page_count * pages->page_slots >=
                (int64_t)run->slot_from + run->row_count);

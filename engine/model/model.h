@@ -35,7 +35,8 @@ struct run {
     int32_t slot_from;           /* slot of its first row */
     int32_t context_count;
     /* Pages and positions are held and written for [0, slot_from + row_count), and for the whole
-     * context of a context row. */
+     * context of a context row. They may be of a pool of one layer, if all rows of the sequence go
+     * through each unit before any goes through the next, in one pass or in slices. */
     struct slots *slots;
     /* K/V of its rows are in the pages already, which may be shared: the rows run for what is read
      * from them alone. */

@@ -111,6 +111,7 @@ static enum given give_causal(struct scheduler *scheduler, struct seq *seq, doub
     if (high <= 0) {
         return GIVEN_NOTHING;
     }
+    ASSERT(seq->slots.pages == scheduler->config.pages || high == rows_due(seq));
     struct load load = rows_load(seq, high);
     *out_cost = budget_share(&scheduler->budget, &load);
     add_rows(scheduler, seq, high);
@@ -249,27 +250,40 @@ static struct job *oldest_waiting(const struct scheduler *scheduler)
     return i < scheduler->job_count ? scheduler->jobs[i] : NULL;
 }
 
+/* Starts the job's next item if there is room for it. */
+static bool start(
+    struct scheduler *scheduler, struct job *job, int64_t now_us, struct seq **out_seq)
+{
+    const struct plan_item *item = &job->plan.items[job->items_started];
+    int32_t block = item->context_count;
+    if (block > 0 && !block_fits(scheduler, block) && free_park(scheduler, job, block) == NULL) {
+        queue_pass_over(&scheduler->queue, job);
+        return false;
+    }
+    bool whole = block_fits(scheduler, item->token_count);
+    switch (scheduler_start_item(scheduler, job, whole, now_us, out_seq)) {
+    case MEMORY_STARTED:
+        return true;
+    case MEMORY_NO_SEQUENCE:
+        queue_hold(&scheduler->queue, job, QUEUE_ALL, now_us);
+        return false;
+    case MEMORY_NO_PAGES:
+        queue_hold(&scheduler->queue, job, QUEUE_PAGES, now_us);
+        return false;
+    case MEMORY_PREFIXED:
+        queue_pass_over(&scheduler->queue, job);
+        return false;
+    }
+    return false;
+}
+
 /* Gives the job's next sequence rows; false when the step is full. */
 static bool serve(struct scheduler *scheduler, struct job *job, int64_t now_us)
 {
     struct seq *seq = pending_seq(scheduler, job);
     bool starts = seq == NULL;
-    if (starts) {
-        int32_t block = job->plan.items[job->items_started].context_count;
-        if (block > 0 && !block_fits(scheduler, block) &&
-            free_park(scheduler, job, block) == NULL) {
-            queue_pass_over(&scheduler->queue, job);
-            return true;
-        }
-        enum memory_start start = scheduler_start_item(scheduler, job, now_us, &seq);
-        if (start == MEMORY_NO_ROOM) {
-            queue_hold(&scheduler->queue, job, now_us);
-            return true;
-        }
-        if (start == MEMORY_PREFIXED) {
-            queue_pass_over(&scheduler->queue, job);
-            return true;
-        }
+    if (starts && !start(scheduler, job, now_us, &seq)) {
+        return true;
     }
     double cost_us = 0;
     enum given given = give(scheduler, seq, &cost_us);

@@ -7,6 +7,7 @@
 #include "engine/sched/memory.h"
 
 #include "engine/base/assert.h"
+#include "engine/plan_check.h"
 #include "engine/sched/scheduler_private.h"
 
 /* Rows worth waiting for: about what a step carries of a prompt beside decodes. */
@@ -27,6 +28,11 @@ static struct slot_list first_slots(const struct seq *seq, int32_t count)
 static bool runs(const struct seq *seq)
 {
     return seq->job != NULL && !seq->paused;
+}
+
+static bool uses_cache(const struct scheduler *scheduler, const struct seq *seq)
+{
+    return seq->slots.pages == scheduler->config.pages;
 }
 
 static int32_t pages_for(const struct seq *seq, int32_t slots)
@@ -134,13 +140,13 @@ static void preempt(struct scheduler *scheduler, struct seq *seq)
     scheduler->counters.preemptions++;
 }
 
-/* The oldest sequence, other than `but`, that runs and is not held up by its client. */
-static struct seq *oldest_runner(struct scheduler *scheduler, const struct seq *but)
+/* The oldest sequence with pages of the cache that runs and is not held up by its client. */
+static struct seq *oldest_runner(struct scheduler *scheduler)
 {
     struct seq *oldest = NULL;
     for (int32_t i = 0; i < scheduler->config.sequences; i++) {
         struct seq *seq = &scheduler->seqs[i];
-        if (runs(seq) && seq != but && !seq_blocked(seq) &&
+        if (runs(seq) && uses_cache(scheduler, seq) && !seq_blocked(seq) &&
             (oldest == NULL || seq->age < oldest->age)) {
             oldest = seq;
         }
@@ -170,8 +176,8 @@ static struct seq *choose_victim(struct scheduler *scheduler, const struct seq *
     struct seq *victim = NULL;
     for (int32_t i = 0; i < scheduler->config.sequences; i++) {
         struct seq *seq = &scheduler->seqs[i];
-        if (runs(seq) && seq != kept && !seq->chosen && seq->slots.page_count > 0 &&
-            (victim == NULL || gives_way_before(seq, victim))) {
+        if (runs(seq) && uses_cache(scheduler, seq) && seq != kept && !seq->chosen &&
+            seq->slots.page_count > 0 && (victim == NULL || gives_way_before(seq, victim))) {
             victim = seq;
         }
     }
@@ -268,17 +274,38 @@ static void count_reuse(struct scheduler *scheduler, struct seq *seq)
     counters->cached_tokens[seq->job->plan.kind] += (uint64_t)seq->result->cached_tokens;
 }
 
-enum memory_start memory_start(struct scheduler *scheduler, struct seq *seq)
+/* A causal text could also run bit by bit, and from a beginning that is kept. */
+static bool is_one_shot(const struct scheduler *scheduler, const struct seq *seq, bool whole)
+{
+    if (plan_item_one_shot(seq->item)) {
+        return true;
+    }
+    struct reuse_key key = key_of(seq);
+    struct slot_list list = first_slots(seq, reuse_limit(seq));
+    return whole && seq->item->context_count == 0 && plan_item_vectors(seq->item) &&
+           reuse_find(&scheduler->reuse, &key, &list) == 0;
+}
+
+enum memory_start memory_start(struct scheduler *scheduler, struct seq *seq, bool whole)
 {
     int32_t reused = 0;
+    if (is_one_shot(scheduler, seq, whole)) {
+        slots_use(&seq->slots, &scheduler->one_shot);
+        bool held = slots_hold(&seq->slots, seq->slot_count);
+        ASSERT(held);
+        seq->job->place.wait_age = 0;
+        seq->age = ++scheduler->age;
+        return MEMORY_STARTED;
+    }
+    slots_use(&seq->slots, scheduler->config.pages);
     if (!scheduler->resumed) {
-        return MEMORY_NO_ROOM;
+        return MEMORY_NO_PAGES;
     }
     if (prefix_is_coming(scheduler, seq)) {
         return MEMORY_PREFIXED;
     }
     if (!take_pages(scheduler, seq, &reused)) {
-        return MEMORY_NO_ROOM;
+        return MEMORY_NO_PAGES;
     }
     seq->job->place.wait_age = 0;
     seq->age = ++scheduler->age;
@@ -307,7 +334,7 @@ void memory_grow(struct scheduler *scheduler)
     struct seq *seq;
     while ((seq = oldest_in_need(scheduler)) != NULL) {
         while (!seq->paused && !hold(scheduler, seq, seq->slot_count)) {
-            struct seq *victim = choose_victim(scheduler, oldest_runner(scheduler, NULL));
+            struct seq *victim = choose_victim(scheduler, oldest_runner(scheduler));
             ASSERT(victim != NULL); /* else the oldest held everything, and still too little */
             preempt(scheduler, victim);
         }

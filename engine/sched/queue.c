@@ -129,11 +129,21 @@ void queue_begin(struct queue *queue)
     queue->aged_served = false;
 }
 
+/* Whether the job's next item may start. */
+static bool starts(const struct queue *queue, const struct job *job)
+{
+    const uint64_t *held_in = queue->classes[job->place.service_class].held_in;
+    if (job->items_started == job->plan.item_count || held_in[QUEUE_ALL] == queue->step) {
+        return false;
+    }
+    return held_in[QUEUE_PAGES] != queue->step ||
+           plan_item_one_shot(&job->plan.items[job->items_started]);
+}
+
 static bool wants(const struct queue *queue, const struct job *job)
 {
-    bool held = queue->classes[job->place.service_class].held_in == queue->step;
-    bool starts = job->items_started < job->plan.item_count && !held;
-    return job->place.passed_over_in != queue->step && (starts || job->place.pending > 0);
+    return job->place.passed_over_in != queue->step &&
+           (job->place.pending > 0 || starts(queue, job));
 }
 
 static struct job *next_of_flow(const struct queue *queue, const struct queue_flow *flow)
@@ -217,10 +227,10 @@ void queue_pass_over(const struct queue *queue, struct job *job)
     job->place.passed_over_in = queue->step;
 }
 
-void queue_hold(struct queue *queue, struct job *job, int64_t now_us)
+void queue_hold(struct queue *queue, struct job *job, enum queue_held what, int64_t now_us)
 {
-    class_of(queue, job)->held_in = queue->step;
+    class_of(queue, job)->held_in[what] = queue->step;
     for (int32_t c = 0; c < CLASS_COUNT && aged(job, now_us); c++) {
-        queue->classes[c].held_in = queue->step;
+        queue->classes[c].held_in[what] = queue->step;
     }
 }

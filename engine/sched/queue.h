@@ -27,6 +27,9 @@ enum {
     QUEUE_PRIORITY_US = 50 * 1000, /* waiting time that one unit of priority is worth */
 };
 
+/* What cannot start. */
+enum queue_held { QUEUE_PAGES /* items that need pages of the cache */, QUEUE_ALL };
+
 /* One client's jobs in one class. */
 struct queue_flow {
     uint64_t client;
@@ -39,7 +42,7 @@ struct queue_class {
     double weight, served;
     double flow_time; /* virtual time of the client served last */
     struct queue_flow *flows;
-    uint64_t held_in; /* the step in which no item of it starts */
+    uint64_t held_in[2]; /* by enum queue_held: the step in which no such item of it starts */
 };
 
 struct queue {
@@ -70,8 +73,9 @@ void queue_served(struct queue *queue, struct job *job, double cost_us, int64_t 
 void queue_charge(struct queue *queue, struct job *job, double cost_us);
 /* Nothing can be done for the job in this step. */
 void queue_pass_over(const struct queue *queue, struct job *job);
-/* The job's next item cannot start now. Nor do others of its class in this step, or small ones
- * could keep it out for ever; once it has aged, nor does anyone's. */
-void queue_hold(struct queue *queue, struct job *job, int64_t now_us);
+/* The job's next item cannot start now, for want of pages or of a sequence (QUEUE_ALL). Nor do
+ * others of its class that want the same in this step, or small ones could keep it out for ever;
+ * once it has aged, nor does anyone's. */
+void queue_hold(struct queue *queue, struct job *job, enum queue_held what, int64_t now_us);
 
 #endif

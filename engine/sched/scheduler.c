@@ -57,7 +57,12 @@ enum err scheduler_open(const struct sched_config *config, const struct sched_ho
     scheduler->host = *host;
     scheduler->jobs = mem_array(MEM_JOBS, (size_t)config->jobs, sizeof(struct job *));
     budget_init(&scheduler->budget, config->step_us);
+    const struct pages *like = config->pages;
     enum err err = reuse_open(&scheduler->reuse, config->pages, config->reuse_pages);
+    if (err == ERR_OK) {
+        err = pages_open(&scheduler->one_shot, like->type, 1, like->heads_kv, like->head_dim,
+            like->page_slots, scheduler_one_shot_pages(config, like->page_slots));
+    }
     if (err == ERR_OK) {
         err = open_seq_pool(scheduler);
     }
@@ -82,6 +87,7 @@ void scheduler_close(struct scheduler *scheduler)
     }
     step_close(scheduler);
     close_seq_pool(scheduler);
+    pages_close(&scheduler->one_shot);
     reuse_close(&scheduler->reuse);
     queue_close(&scheduler->queue);
     mem_free(scheduler->jobs);
@@ -94,6 +100,17 @@ uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads)
                        (uint64_t)config->tools.hidden * (sizeof(float) + sizeof(double));
     return per_seq * (uint64_t)config->sequences + queue_bytes(config->jobs) +
            step_bytes(config, threads);
+}
+
+/* Each sequence of a pass may leave its last page nearly empty. */
+int32_t scheduler_one_shot_pages(const struct sched_config *config, int32_t page_slots)
+{
+    int32_t runs = MIN(config->sequences, config->step_rows);
+    int32_t pages = config->step_rows / page_slots + runs;
+    for (int32_t i = 0; i < PARKS; i++) {
+        pages += (step_park_rows(config, i) + page_slots - 1) / page_slots;
+    }
+    return pages;
 }
 
 /* ---- jobs ---------------------------------------------------------------------------------- */
@@ -256,17 +273,17 @@ static int32_t slots_kept(const struct scheduler *scheduler, const struct job *j
 }
 
 enum memory_start scheduler_start_item(
-    struct scheduler *scheduler, struct job *job, int64_t now_us, struct seq **out_seq)
+    struct scheduler *scheduler, struct job *job, bool whole, int64_t now_us, struct seq **out_seq)
 {
     ASSERT(job->items_started < job->plan.item_count);
     const struct plan_item *item = &job->plan.items[job->items_started];
     if (scheduler->running >= scheduler->config.sequences - slots_kept(scheduler, job)) {
-        return MEMORY_NO_ROOM;
+        return MEMORY_NO_SEQUENCE;
     }
     struct seq *seq = free_seq_slot(scheduler);
     ASSERT(seq != NULL);
     seq_start(seq, job, job->items_started, &scheduler->config.tools);
-    enum memory_start start = memory_start(scheduler, seq);
+    enum memory_start start = memory_start(scheduler, seq, whole);
     if (start != MEMORY_STARTED) {
         seq->job = NULL;
         return start;

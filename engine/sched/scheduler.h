@@ -59,8 +59,10 @@ struct sched_config {
 MUST_USE enum err scheduler_open(const struct sched_config *config, const struct sched_host *host,
     struct scheduler **out_scheduler);
 void scheduler_close(struct scheduler *scheduler); /* no jobs may be left; NULL allowed */
-/* Bytes scheduler_open allocates for that many threads. */
+/* Bytes scheduler_open allocates for that many threads, the pages below not counted. */
 uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads);
+/* Pages of one layer that it opens for sequences that take none of the cache. */
+int32_t scheduler_one_shot_pages(const struct sched_config *config, int32_t page_slots);
 
 /* Measures what passes cost; no jobs may be there yet. Without it the budget begins as a guess. */
 void scheduler_calibrate(struct scheduler *scheduler);

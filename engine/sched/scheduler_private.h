@@ -71,6 +71,8 @@ struct scheduler {
     struct seq *seqs;
     int32_t running;
     struct reuse reuse;
+    /* One layer of K/V for one-shot sequences: as many as a pass and the parks can hold. */
+    struct pages one_shot;
     uint64_t age; /* of the newest sequence */
 
     struct sched_pass pass; /* whole passes, at most step_rows rows */
@@ -92,6 +94,8 @@ struct scheduler {
 MUST_USE enum err step_open(struct scheduler *scheduler);
 void step_close(struct scheduler *scheduler);
 uint64_t step_bytes(const struct sched_config *config, int32_t threads);
+/* Rows of the block a park holds at most. */
+int32_t step_park_rows(const struct sched_config *config, int32_t park);
 /* Chooses rows, runs them, consumes what was read. False when nothing was runnable. */
 bool step_run(struct scheduler *scheduler);
 
@@ -104,8 +108,8 @@ void sched_pass_add(
 /* Fills the pass and sets what each park has to do in this step. */
 void choose_rows(struct scheduler *scheduler);
 
-/* Starts the job's next item; MEMORY_NO_ROOM also when sequences do not suffice. */
+/* Starts the job's next item; `whole`: all its prompt can run in this step. */
 MUST_USE enum memory_start scheduler_start_item(
-    struct scheduler *scheduler, struct job *job, int64_t now_us, struct seq **out_seq);
+    struct scheduler *scheduler, struct job *job, bool whole, int64_t now_us, struct seq **out_seq);
 
 #endif

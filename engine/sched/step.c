@@ -92,8 +92,7 @@ static void pass_close(struct sched_pass *pass)
     mem_free(pass->residuals);
 }
 
-/* Rows of the block a park holds at most. */
-static int32_t park_rows(const struct sched_config *config, int32_t park)
+int32_t step_park_rows(const struct sched_config *config, int32_t park)
 {
     return park == 0 ? config->context : MIN(config->context, config->step_rows);
 }
@@ -102,7 +101,7 @@ static uint64_t parks_bytes(const struct sched_config *config)
 {
     uint64_t bytes = 0;
     for (int32_t i = 0; i < PARKS; i++) {
-        bytes += pass_bytes(park_rows(config, i), 1, config->tools.hidden);
+        bytes += pass_bytes(step_park_rows(config, i), 1, config->tools.hidden);
     }
     return bytes;
 }
@@ -112,8 +111,8 @@ static bool parks_open(struct scheduler *scheduler)
     const struct sched_config *config = &scheduler->config;
     bool opened = true;
     for (int32_t i = 0; i < PARKS && opened; i++) {
-        opened =
-            pass_open(&scheduler->parks[i].pass, park_rows(config, i), 1, config->tools.hidden);
+        opened = pass_open(
+            &scheduler->parks[i].pass, step_park_rows(config, i), 1, config->tools.hidden);
     }
     return opened;
 }

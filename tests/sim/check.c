@@ -124,17 +124,22 @@ static void check_seqs(const struct sim *sim)
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
-static void count_holders(const struct sim *sim, uint32_t holders[SIM_PAGES])
+static void count_holders(
+    const struct sim *sim, const struct pages *pages, uint32_t holders[SIM_PAGES])
 {
     for (int32_t i = 0; i < sim->config.sequences; i++) {
         const struct seq *seq = &sim->scheduler->seqs[i];
         if (seq->job == NULL && seq->slots.page_count != 0) {
             sim_fail(sim, "pages", "a free sequence holds %d pages", seq->slots.page_count);
         }
-        for (int32_t p = 0; p < seq->slots.page_count; p++) {
+        for (int32_t p = 0; seq->slots.pages == pages && p < seq->slots.page_count; p++) {
             holders[seq->slots.page_ids[p]]++;
         }
     }
+}
+
+static void count_kept(const struct sim *sim, uint32_t holders[SIM_PAGES])
+{
     int32_t kept = 0;
     for (int32_t page = 0; page < sim->pages.count; page++) {
         kept += reuse_keeps(&sim->scheduler->reuse, page);
@@ -148,12 +153,11 @@ static void count_holders(const struct sim *sim, uint32_t holders[SIM_PAGES])
 
 /* Every page is either free, once, or has as many references as holders. What was freed is
  * overwritten, so that whoever still reads it is found out. */
-static void check_pages(struct sim *sim)
+static void check_pool(const struct sim *sim, struct pages *pages,
+    const uint32_t holders[SIM_PAGES], unsigned char free_before[SIM_PAGES])
 {
-    struct pages *pages = &sim->pages;
-    uint32_t holders[SIM_PAGES] = {0};
     unsigned char listed[SIM_PAGES] = {0};
-    count_holders(sim, holders);
+    ASSERT(pages->count <= SIM_PAGES);
     for (int32_t i = 0; i < pages->free_count; i++) {
         listed[pages->free_list[i]]++;
     }
@@ -162,11 +166,21 @@ static void check_pages(struct sim *sim)
             sim_fail(sim, "pages", "page %d has %u references, %u holders, is listed free %u times",
                 page, pages->references[page], holders[page], listed[page]);
         }
-        if (listed[page] && !sim->free_before[page]) {
+        if (listed[page] && !free_before[page]) {
             memset(pages_address(pages, page), 0xff, pages->page_bytes);
         }
-        sim->free_before[page] = listed[page];
+        free_before[page] = listed[page];
     }
+}
+
+static void check_pages(struct sim *sim)
+{
+    uint32_t holders[SIM_PAGES] = {0}, one_shot_holders[SIM_PAGES] = {0};
+    count_holders(sim, &sim->pages, holders);
+    count_kept(sim, holders);
+    check_pool(sim, &sim->pages, holders, sim->free_before);
+    count_holders(sim, &sim->scheduler->one_shot, one_shot_holders);
+    check_pool(sim, &sim->scheduler->one_shot, one_shot_holders, sim->one_shot_free_before);
 }
 
 /* ---- jobs ---------------------------------------------------------------------------------- */
@@ -336,7 +350,8 @@ static int32_t pages_to_spare(const struct sim *sim)
     int32_t pages = sim->pages.free_count;
     for (int32_t i = 0; i < sim->config.sequences; i++) {
         const struct seq *seq = &sim->scheduler->seqs[i];
-        if (seq->job == NULL || (seq->paused && seq_blocked(seq))) {
+        if (seq->job == NULL || seq->slots.pages != &sim->pages ||
+            (seq->paused && seq_blocked(seq))) {
             continue;
         }
         if (seq->paused) {
@@ -355,8 +370,9 @@ static bool could_start(const struct sim *sim, const struct job *job)
     const struct plan_item *item = &job->plan.items[job->items_started];
     int32_t kept = sim->config.sequences / 8; /* as SLOTS_KEPT_SHARE of the scheduler */
     bool park = item->context_count == 0 || sim->scheduler->parks[0].owner == NULL;
-    return park && pages_for(plan_item_slots(item)) <= pages_to_spare(sim) &&
-           sim->scheduler->running < sim->config.sequences - kept;
+    bool pages = plan_item_one_shot(item) || /* waits for no page */
+                 pages_for(plan_item_slots(item)) <= pages_to_spare(sim);
+    return park && pages && sim->scheduler->running < sim->config.sequences - kept;
 }
 
 static const struct job *oldest_waiting(const struct sim *sim)

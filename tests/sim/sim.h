@@ -86,7 +86,8 @@ struct sim {
     uint64_t received[KIND_COUNT], completed[KIND_COUNT], cancelled[KIND_COUNT], failed[KIND_COUNT];
     const struct sim_job *aged; /* has to start in this step; NULL = none */
     struct sim_watch watch[SIM_SEQUENCES];
-    unsigned char free_before[SIM_PAGES]; /* pages nobody held after the step before */
+    /* Pages nobody held after the step before. */
+    unsigned char free_before[SIM_PAGES], one_shot_free_before[SIM_PAGES];
 };
 
 /* Says what does not hold, with seed and step, and ends the program. `what` is one of the words of

@@ -143,7 +143,7 @@ static void progress(void *context, struct job *job)
 static void break_seq(struct sim *sim, struct seq *seq)
 {
     if (sim->fault == FAULT_REFERENCE && !sim->fault_done) {
-        pages_reference(&sim->pages, seq->slots.page_ids[0]);
+        pages_reference(seq->slots.pages, seq->slots.page_ids[0]);
         sim->fault_done = true;
     } else if (sim->fault == FAULT_RECORD && seq->stored > 0) {
         seq->slots.addresses[0][0] ^= 1;

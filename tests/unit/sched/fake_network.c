@@ -58,7 +58,7 @@ static unsigned char *slot_address(const struct run *run, int32_t layer, int32_t
 {
     const struct pages *pages = run->slots->pages;
     unsigned char *page = run->slots->addresses[slot / pages->page_slots];
-    return page + (size_t)layer * pages->layer_bytes +
+    return page + pages_layer(pages, layer) +
            (size_t)(slot % pages->page_slots) * (size_t)HEAD_DIM * 2 * sizeof(float);
 }
 

@@ -319,6 +319,62 @@ static void test_exhaustion_preempts_and_all_finish(void **state)
     assert_true(stats.pages_kept > 0);
 }
 
+static struct job *make_vector(
+    struct fake_host *host, struct random_plan *plan, int32_t tokens, bool causal)
+{
+    struct job *job = make_job(host, plan, KIND_EMBED, 30 + tokens, tokens, 0, 1);
+    plan->items[0].step_count = 0;
+    plan->items[0].context_count = causal ? 0 : tokens;
+    plan->items[0].pooling = POOLING_MEAN;
+    return job;
+}
+
+/* Texts that only become vectors take no page: while a stream holds all there are, short ones run
+ * in one pass, a long one that sees itself both ways in slices, and nobody is preempted. A causal
+ * one that does not fit a step is not among them. */
+static void test_vectors_need_no_pages(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t tokens;
+        bool causal, done;
+    } cases[] = {{20, false, true}, {PLAN_TOKENS, false, true}, {10, true, true},
+        {PLAN_TOKENS, true, false}};
+    struct fake_host plain, host;
+    struct random_plan stream, plans[ARRAY_COUNT(cases)];
+    struct job *alone[ARRAY_COUNT(cases)], *jobs[ARRAY_COUNT(cases)];
+    fake_host_open_cache(&plain, 1, CONTEXT_PAGES, 256, 1, 0, FAKE_CONTEXT);
+    fake_host_open_cache(&host, 8, CONTEXT_PAGES, PLAN_TOKENS - 10, 1, 0, FAKE_CONTEXT);
+    struct job *all = make_job(&host, &stream, KIND_GENERATE, 10, 6, STREAM_TOKENS, 1);
+    fake_job_submit(&host, all);
+    assert_true(scheduler_step(host.scheduler));
+    assert_int_equal(stats_of(&host).pages_free, 0);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        alone[i] = make_vector(&plain, &plans[i], cases[i].tokens, cases[i].causal);
+        (void)run_job(&plain, alone[i]);
+        jobs[i] = make_vector(&host, &plans[i], cases[i].tokens, cases[i].causal);
+        fake_job_submit(&host, jobs[i]);
+    }
+    for (int32_t i = 0; i < STREAM_TOKENS / 2; i++) {
+        assert_true(scheduler_step(host.scheduler));
+    }
+    assert_false(atomic_load(&all->done));
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        assert_int_equal(atomic_load(&jobs[i]->done), cases[i].done);
+    }
+    fake_host_run(&host, 2000);
+    assert_int_equal(stats_of(&host).preemptions, 0);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        assert_same_results(alone[i], jobs[i]);
+        fake_job_free(alone[i]);
+        fake_job_free(jobs[i]);
+    }
+    fake_job_free(all);
+    assert_at_rest(&host);
+    fake_host_close(&plain);
+    fake_host_close(&host);
+}
+
 /* Whoever holds all it may need from the start is never preempted. */
 static void test_strict_reserve_never_preempts(void **state)
 {
@@ -402,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_salt_and_opting_out),
         cmocka_unit_test(test_rows_that_are_read_are_computed),
         cmocka_unit_test(test_exhaustion_preempts_and_all_finish),
+        cmocka_unit_test(test_vectors_need_no_pages),
         cmocka_unit_test(test_strict_reserve_never_preempts),
         cmocka_unit_test(test_blocked_stream_gives_way),
         cmocka_unit_test(test_cancel_of_a_leader_and_of_a_paused),

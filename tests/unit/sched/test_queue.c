@@ -215,24 +215,34 @@ static void test_ageing(void **state)
     end();
 }
 
-/* An item that cannot start holds up those of its class; aged, those of all. Running ones go on. */
+/* An item that cannot start holds up those of its class; aged, those of all. Running ones go on,
+ * and where pages are short, those that need none. */
 static void test_hold(void **state)
 {
     (void)state;
-    for (int32_t is_aged = 0; is_aged <= 1; is_aged++) {
+    static const int32_t token = 5;
+    static const struct plan_item text = {.tokens = &token, .token_count = 1, .step_count = 1};
+    static const struct plan_item vector = {
+        .tokens = &token, .token_count = 1, .context_count = 1, .pooling = POOLING_MEAN};
+    for (int32_t i = 0; i < 4; i++) {
+        bool is_aged = i % 2 == 1;
+        enum queue_held what = i < 2 ? QUEUE_ALL : QUEUE_PAGES;
         begin();
         struct job *large = add(KIND_GENERATE, 1, 1, 0);
         struct job *small = add(KIND_GENERATE, 2, 1, 0);
         struct job *embed = add(KIND_EMBED, 2, 1, 0);
         struct job *running = add(KIND_GENERATE, 3, 1, 0);
         running->items_started = 1;
+        large->plan.items = small->plan.items = &text;
+        embed->plan.items = &vector;
         rig.now_us += QUEUE_AGE_US - 1 + is_aged;
         queue_begin(&rig.queue);
-        queue_hold(&rig.queue, large, rig.now_us);
+        queue_hold(&rig.queue, large, what, rig.now_us);
         running->place.pending = 1;
         assert_ptr_equal(queue_next(&rig.queue, NULL, rig.now_us), running);
         running->place.pending = 0;
-        assert_ptr_equal(queue_next(&rig.queue, NULL, rig.now_us), is_aged ? NULL : embed);
+        bool held = is_aged && what == QUEUE_ALL;
+        assert_ptr_equal(queue_next(&rig.queue, NULL, rig.now_us), held ? NULL : embed);
         queue_begin(&rig.queue); /* the next step holds nobody */
         assert_ptr_equal(queue_next(&rig.queue, NULL, rig.now_us), large);
         queue_pass_over(&rig.queue, large);
