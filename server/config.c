@@ -48,7 +48,7 @@ struct setting {
     }
 
 static const struct setting settings[] = {
-    TEXT("model", model, "", "FILE", "the GGUF file to serve"),
+    TEXT("model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
     TEXT("profile", profile, "", "FILE", "what the checkpoint wants (NAME.profile.json beside it)"),
     TEXT("served-model-name", served_model_name, "", "NAME", "its name in replies (from the file)"),
     TEXT("host", host, "127.0.0.1", "H", "address to listen on"),
@@ -89,7 +89,7 @@ static const struct setting settings[] = {
         "and then leave, though a step of the engine still runs (status 3)"),
     WORD("log-level", log_level, "info|debug|warn|error", "least severe line to log"),
     SWITCH("print-plan", print_plan, "print the memory plan of --model and leave"),
-    TEXT("check-model", check_model, "", "FILE", "check a model file, print what it is and leave"),
+    TEXT("check-model", check_model, "", "PATH", "check a model, print what it is and leave"),
     SWITCH("version", version, "print the version and leave"),
     SWITCH("help", help, "print this and leave"),
 };

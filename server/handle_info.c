@@ -1,32 +1,9 @@
 /* The reply of wire format section 7, from the model, the configuration and the route table. */
 #include "server/handle_info.h"
+#include "server/plan_text.h"
 
 #include "api/call.h"
 #include "api/json_out.h"
-
-static const char *pooling_word(enum pooling pooling)
-{
-    switch (pooling) {
-    case POOLING_MEAN:
-        return "mean";
-    case POOLING_CLS:
-        return "cls";
-    case POOLING_LAST:
-        return "last";
-    case POOLING_EOS:
-        return "eos";
-    case POOLING_WEIGHTED_MEAN:
-        return "weighted_mean";
-    case POOLING_NONE:
-        break;
-    }
-    return "none";
-}
-
-static const char *attention_word(enum attention attention)
-{
-    return attention == ATTENTION_CAUSAL ? "causal" : "bidirectional";
-}
 
 static void member_int(struct json_out *json, const char *key, int64_t value)
 {
@@ -57,7 +34,7 @@ static void write_model(struct json_out *json, struct app *app, const struct mod
     json_out_object(json);
     json_out_key(json, "embedding");
     json_out_object(json);
-    member_text(json, "pooling", pooling_word(model->embed_pooling));
+    member_text(json, "pooling", plan_text_pooling(model->embed_pooling));
     json_out_end(json);
     json_out_end(json);
 }
@@ -87,7 +64,7 @@ static void write_tasks(struct json_out *json, const struct model_info *model)
     json_out_key(json, "embedding");
     json_out_object(json);
     member_int(json, "dimensions", model->hidden);
-    member_text(json, "attention", attention_word(model->embed_attention));
+    member_text(json, "attention", plan_text_attention(model->embed_attention));
     json_out_key(json, "prompts");
     json_out_array(json);
     for (int32_t i = 0; i < model->prompt_count; i++) {

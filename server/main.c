@@ -91,6 +91,11 @@ static int check_model(const struct config *config)
         return complain(&info);
     }
     plan_text_model(stdout, engine_model(engine));
+    if (engine_tokenizer(engine) != NULL) { /* the scripted engine of the tests has none */
+        plan_text_tokenizer(stdout, engine_tokenizer(engine));
+    }
+    plan_text_profile(stdout, engine_model(engine));
+    plan_text_memory(stdout, engine_memory(engine));
     printf("ok\n");
     engine_close(engine);
     return EXIT_SUCCESS;

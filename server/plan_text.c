@@ -1,6 +1,32 @@
 /* Plain text, one fact a line, sizes in MiB. */
 #include "server/plan_text.h"
 
+#include "engine/text/tokenizer.h"
+
+const char *plan_text_pooling(enum pooling pooling)
+{
+    switch (pooling) {
+    case POOLING_MEAN:
+        return "mean";
+    case POOLING_CLS:
+        return "cls";
+    case POOLING_LAST:
+        return "last";
+    case POOLING_EOS:
+        return "eos";
+    case POOLING_WEIGHTED_MEAN:
+        return "weighted_mean";
+    case POOLING_NONE:
+        break;
+    }
+    return "none";
+}
+
+const char *plan_text_attention(enum attention attention)
+{
+    return attention == ATTENTION_CAUSAL ? "causal" : "bidirectional";
+}
+
 static void size_line(FILE *file, const char *name, uint64_t bytes, const char *note)
 {
     fprintf(file, "  %-10s %10.1f MiB  %s\n", name, (double)bytes / (1024.0 * 1024.0), note);
@@ -16,6 +42,58 @@ void plan_text_model(FILE *file, const struct model_info *model)
         "  vocabulary %d, trained on a context of %d\n",
         model->layers, model->hidden, model->heads, model->heads_kv, model->head_dim, model->ffn,
         model->vocab, model->context_trained);
+}
+
+static void token_line(
+    FILE *file, const char *name, const struct tokenizer *tokenizer, const int32_t *ids, int count)
+{
+    fprintf(file, "  %s", name);
+    for (int i = 0; i < count; i++) {
+        fprintf(file, " %d %s%s", ids[i], tokenizer_stored_piece(tokenizer, ids[i]),
+            i + 1 < count ? "," : "");
+    }
+    fprintf(file, "%s\n", count == 0 ? " none" : "");
+}
+
+void plan_text_tokenizer(FILE *file, const struct tokenizer *tokenizer)
+{
+    const bool adds[] = {tokenizer_adds_bos(tokenizer), tokenizer_adds_eos(tokenizer)};
+    const int32_t around[] = {
+        tokenizer_special(tokenizer, TOKEN_BOS), tokenizer_special(tokenizer, TOKEN_EOS)};
+    int32_t ends[LIMIT_END_TOKENS];
+    fprintf(file, "tokenizer %d tokens\n", tokenizer_vocab(tokenizer));
+    token_line(file, "before a text", tokenizer, &around[0], adds[0] && around[0] >= 0);
+    token_line(file, "behind a text", tokenizer, &around[1], adds[1] && around[1] >= 0);
+    token_line(file, "ends of an answer", tokenizer, ends, tokenizer_ends(tokenizer, ends));
+}
+
+void plan_text_profile(FILE *file, const struct model_info *model)
+{
+    static const char *const infill[] = {
+#define X(name, word) [INFILL_##name] = word,
+        INFILL_MODE_MAP(X)
+#undef X
+    };
+    fprintf(file, "profile%s%s%s%s\n", model->can_generate ? " generate" : "",
+        model->can_embed ? " embed" : "", model->can_infill ? " infill" : "",
+        model->can_classify ? " classify" : "");
+    if (model->can_embed) {
+        fprintf(file, "  vectors of %d, %s, pooled by %s%s\n", model->hidden,
+            plan_text_attention(model->embed_attention), plan_text_pooling(model->embed_pooling),
+            model->pool_skip_instruction ? " without the instruction" : "");
+    }
+    for (int32_t i = 0; i < model->prompt_count; i++) {
+        fprintf(file, "%s%s", i == 0 ? "  prompts " : ", ", model->prompts[i].name);
+    }
+    fprintf(file, "%s", model->prompt_count > 0 ? "\n" : "");
+    for (int32_t i = 0; model->can_infill && i < model->infill_mode_count; i++) {
+        fprintf(file, "%s%s", i == 0 ? "  gaps by " : ", ", infill[model->infill_modes[i]]);
+    }
+    fprintf(file, "%s", model->can_infill ? "\n" : "");
+    if (model->can_classify) {
+        fprintf(file, "  moderation %s, %scalibrated\n", model->moderation_profile,
+            model->calibrated ? "" : "not ");
+    }
 }
 
 void plan_text_memory(FILE *file, const struct memory_plan *plan)

@@ -6,6 +6,13 @@
 #include "engine/engine.h"
 
 void plan_text_model(FILE *file, const struct model_info *model);
+void plan_text_tokenizer(FILE *file, const struct tokenizer *tokenizer);
+/* What the checkpoint is for, by its profile or without one. */
+void plan_text_profile(FILE *file, const struct model_info *model);
 void plan_text_memory(FILE *file, const struct memory_plan *plan);
+
+/* As /info has them. */
+const char *plan_text_pooling(enum pooling pooling);
+const char *plan_text_attention(enum attention attention);
 
 #endif

@@ -172,6 +172,7 @@ static enum err put_tensor(
     for (int32_t i = 0; i < from->dims; i++) {
         tensor.shape[i] = from->shape[from->dims - 1 - i];
     }
+    tensor.less_one = row != NULL && row->less_one;
     if (row != NULL && row->turned && tensor.dims == 2) {
         tensor.turned_rows = turned_rows(&folder->config, tensor.shape[1]);
     }
@@ -299,10 +300,6 @@ static enum err fill(struct folder *folder, const char *path)
     }
     folder->gguf->names = &config->network->names;
     err = hub_sentence_read(folder->fd, config, folder->info);
-    if (err == ERR_OK) {
-        err = hub_put_i64(
-            config, &config->json, "max_position_embeddings", "context_length", config->context);
-    }
     if (err == ERR_OK) {
         err = put_name(folder, path);
     }

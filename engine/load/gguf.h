@@ -77,6 +77,7 @@ struct gguf_tensor {
     /* Rows of a head whose halves the file keeps one after the other, while networks expect them
      * interleaved (rotary positions); gguf_read turns them. 0 = rows lie as they are read. */
     int32_t turned_rows;
+    bool less_one;     /* the file keeps the numbers of a vector less 1 (weights_vector adds it) */
     const char *shown; /* its name in the file; NULL = `name` */
 };
 
@@ -105,6 +106,10 @@ MUST_USE enum err gguf_get_bool(
     const struct gguf *gguf, const char *key, bool required, bool *out, struct err_info *info);
 MUST_USE enum err gguf_get_string(const struct gguf *gguf, const char *key, bool required,
     struct gguf_string *out, struct err_info *info);
+/* Longest sequence the checkpoint is for, an integer, where that is less than its positions:
+ * max_seq_length of sentence-transformers. */
+#define GGUF_SEQUENCE_KEY "magnetd.sequence_length"
+
 MUST_USE enum err gguf_get_array(const struct gguf *gguf, const char *key, bool required,
     enum gguf_type type, struct gguf_array *out, struct err_info *info);
 

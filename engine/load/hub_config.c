@@ -10,7 +10,9 @@
 static void our_key(
     const struct hub_config *config, const char *key, char out[LIMIT_FILE_NAME_BYTES])
 {
-    (void)snprintf(out, LIMIT_FILE_NAME_BYTES, "%s.%s", config->network->name, key);
+    const bool whole = strncmp(key, "tokenizer.", strlen("tokenizer.")) == 0;
+    (void)snprintf(out, LIMIT_FILE_NAME_BYTES, "%s%s%s", whole ? "" : config->network->name,
+        whole ? "" : ".", key);
 }
 
 enum err hub_put_i64(struct hub_config *config, const struct hub_json *json, const char *name,
@@ -125,7 +127,10 @@ static enum err read_key(struct hub_config *config, const struct hub_key *key)
     enum err err;
     switch (key->use) {
     case HUB_CONTEXT:
-        return hub_integer(json, key->name, true, 1, key->number, &config->context);
+        err = hub_integer(json, key->name, true, 1, key->number, &config->context);
+        return err == ERR_OK
+                   ? hub_put_i64(config, json, key->name, "context_length", config->context)
+                   : err;
     case HUB_INTEGER:
         err = hub_integer(json, key->name, true, 1, key->number, &integer);
         return err == ERR_OK ? hub_put_i64(config, json, key->name, key->to, integer) : err;
@@ -290,12 +295,10 @@ static enum err put_ends(const struct hub_config *config, const struct hub_json 
 }
 
 /* generation_config.json knows better which tokens end an answer. */
-static enum err read_tokens(struct hub_config *config, int folder)
+static enum err read_tokens(struct hub_config *config, const struct hub_json *generation)
 {
-    struct hub_json generation;
-    enum err err = hub_json_open(
-        folder, "generation_config.json", META_JSON_OBJECT, false, &generation, config->json.info);
-    const struct hub_json *const files[] = {&generation, &config->json};
+    const struct hub_json *const files[] = {generation, &config->json};
+    enum err err = ERR_OK;
     bool begun = false;
     bool ended = false;
     for (size_t i = 0; i < ARRAY_COUNT(files) && err == ERR_OK; i++) {
@@ -312,32 +315,54 @@ static enum err read_tokens(struct hub_config *config, int folder)
             err = put_ends(config, json);
         }
     }
-    hub_json_close(&generation);
     return err;
 }
 
-static enum err read_config(struct hub_config *config, int folder)
+static enum err read_config(struct hub_config *config, const struct hub_json *generation)
 {
     enum err err = find_network(config);
     if (err == ERR_OK) {
         err = read_keys(config);
     }
-    if (err == ERR_OK && config->network->read != NULL) {
+    if (err == ERR_OK) {
         err = config->network->read(config);
     }
     if (err == ERR_OK) {
         err = read_causal(config);
     }
-    return err == ERR_OK ? read_tokens(config, folder) : err;
+    return err == ERR_OK ? read_tokens(config, generation) : err;
 }
 
 enum err hub_config_open(
     int folder, struct gguf *gguf, struct hub_config *out, struct err_info *info)
 {
     struct hub_config config = {.gguf = gguf};
+    struct hub_json generation = {.root = NULL};
     enum err err = hub_json_open(folder, "config.json", META_JSON_OBJECT, true, &config.json, info);
     if (err == ERR_OK) {
-        err = read_config(&config, folder);
+        err = hub_json_open(
+            folder, "generation_config.json", META_JSON_OBJECT, false, &generation, info);
+    }
+    if (err == ERR_OK) {
+        err = read_config(&config, &generation);
+    }
+    hub_json_close(&generation);
+    if (err != ERR_OK) {
+        hub_config_close(&config);
+        return err;
+    }
+    *out = config;
+    return ERR_OK;
+}
+
+enum err hub_config_parse(const char *bytes, size_t count, const char *file, struct gguf *gguf,
+    struct hub_config *out, struct err_info *info)
+{
+    const struct hub_json generation = {.root = NULL};
+    struct hub_config config = {.gguf = gguf};
+    enum err err = hub_json_parse(bytes, count, file, META_JSON_OBJECT, &config.json, info);
+    if (err == ERR_OK) {
+        err = read_config(&config, &generation);
     }
     if (err != ERR_OK) {
         hub_config_close(&config);

@@ -25,8 +25,8 @@ struct hub_config {
 enum hub_use {
     HUB_INFORMS, /* anything: tells how the checkpoint came to be or was trained */
     HUB_READ,    /* by `read` of its network or for all networks */
-    HUB_CONTEXT, /* -> hub_config.context */
-    HUB_INTEGER, /* 1..max -> key */
+    HUB_CONTEXT, /* -> context_length and hub_config.context */
+    HUB_INTEGER, /* 1..max -> key, of the network unless it begins with "tokenizer." */
     HUB_REAL,    /* -> key */
     /* Asks for arithmetic that is not built unless it has this one value. */
     HUB_IS_INTEGER,
@@ -50,7 +50,7 @@ struct hub_network {
     const struct hub_key *keys;
     size_t key_count;
     struct hub_names names;
-    enum err (*read)(struct hub_config *config); /* what a table does not say; may be NULL */
+    enum err (*read)(struct hub_config *config); /* what a table does not say */
 };
 
 /* NULL when there is no such network. */
@@ -61,6 +61,9 @@ const struct hub_key *hub_common_find(const char *name);
 /* Puts keys into gguf. *out is closed by hub_config_close. */
 MUST_USE enum err hub_config_open(
     int folder, struct gguf *gguf, struct hub_config *out, struct err_info *info);
+/* Same of a config.json in memory, without the other file (tests, fuzzing). */
+MUST_USE enum err hub_config_parse(const char *bytes, size_t count, const char *file,
+    struct gguf *gguf, struct hub_config *out, struct err_info *info);
 void hub_config_close(struct hub_config *config);
 
 /* Puts "NETWORK.key" as found under `name` in a file. */

@@ -40,8 +40,12 @@ static bool matches(
 static void fill(const char *pattern, const char *number, size_t digits, char *out, size_t bytes)
 {
     const size_t before = strcspn(pattern, "#");
-    (void)snprintf(out, bytes, "%.*s%.*s%s", (int)before, pattern, (int)digits,
-        number == NULL ? "" : number, pattern[before] == '#' ? pattern + before + 1 : "");
+    if (pattern[before] == '\0') {
+        (void)snprintf(out, bytes, "%s", pattern);
+        return;
+    }
+    (void)snprintf(
+        out, bytes, "%.*s%.*s%s", (int)before, pattern, (int)digits, number, pattern + before + 1);
 }
 
 const struct hub_name *hub_names_find(

@@ -14,6 +14,7 @@ struct hub_name {
     const char *ours;   /* NULL = a buffer that is computed, not read */
     const char *theirs; /* without the prefix */
     bool turned;        /* rows of a head are rotate-half there and interleaved here */
+    bool less_one;      /* a norm that multiplies by 1 + w there and by w here */
     bool bare;          /* never behind the prefix: part of a head, not of the body */
 };
 

@@ -62,6 +62,8 @@ static const struct hub_key common[] = {
 
 /* ---- the Llama family ----------------------------------------------------------------------- */
 
+enum { GEMMA3_PATTERN = 6 };
+
 /* Sizes and switches that its members share. */
 #define DECODER_KEYS                                                                               \
     {"hidden_size", HUB_INTEGER, "embedding_length", LIMIT_HIDDEN, true},                          \
@@ -72,16 +74,24 @@ static const struct hub_key common[] = {
         {"vocab_size", HUB_INTEGER, "vocab_size", LIMIT_VOCAB, true},                              \
         {"max_position_embeddings", HUB_CONTEXT, NULL, LIMIT_CONTEXT, true},                       \
         {"rms_norm_eps", HUB_REAL, "attention.layer_norm_rms_epsilon", 0, true},                   \
-        {"hidden_act", HUB_IS_WORD, "silu|swish", 0, true}, {"head_dim", HUB_READ},                \
+        {"head_dim", HUB_READ}, {"attention_bias", HUB_IS_BOOL, NULL, 0},                          \
         {"tie_word_embeddings", HUB_READ}, {"rope_theta", HUB_READ}, {"rope_scaling", HUB_READ},   \
-        {"rope_parameters", HUB_READ},                                                             \
+    {                                                                                              \
+        "rope_parameters", HUB_READ                                                                \
+    }
+#define SILU                                                                                       \
+    {                                                                                              \
+        "hidden_act", HUB_IS_WORD, "silu|swish", 0, true                                           \
+    }
+#define ALL_FULL                                                                                   \
     {                                                                                              \
         "layer_types", HUB_IS_ALL_WORD, "full_attention"                                           \
     }
 
 static const struct hub_key llama_keys[] = {
     DECODER_KEYS,
-    {"attention_bias", HUB_IS_BOOL, NULL, 0},
+    SILU,
+    ALL_FULL,
     {"mlp_bias", HUB_IS_BOOL, NULL, 0},
     {"rope_interleaved", HUB_IS_BOOL, NULL, 0},
     {"is_llama_config", HUB_INFORMS},
@@ -89,11 +99,15 @@ static const struct hub_key llama_keys[] = {
 
 static const struct hub_key mistral_keys[] = {
     DECODER_KEYS,
+    SILU,
+    ALL_FULL,
     {"sliding_window", HUB_INTEGER, "attention.sliding_window", LIMIT_CONTEXT},
 };
 
 static const struct hub_key qwen2_keys[] = {
     DECODER_KEYS,
+    SILU,
+    ALL_FULL,
     {"use_sliding_window", HUB_IS_BOOL, NULL, 0},
     {"sliding_window", HUB_INFORMS}, /* off by the key above */
     {"max_window_layers", HUB_INFORMS},
@@ -102,35 +116,57 @@ static const struct hub_key qwen2_keys[] = {
 
 static const struct hub_key qwen3_keys[] = {
     DECODER_KEYS,
-    {"attention_bias", HUB_IS_BOOL, NULL, 0},
+    SILU,
+    ALL_FULL,
     {"use_sliding_window", HUB_IS_BOOL, NULL, 0},
     {"sliding_window", HUB_INFORMS},
     {"max_window_layers", HUB_INFORMS},
 };
 
+static const struct hub_key gemma3_keys[] = {
+    DECODER_KEYS,
+    {"hidden_activation", HUB_IS_WORD, "gelu_pytorch_tanh", 0, true},
+    {"hidden_act", HUB_IS_WORD, "gelu_pytorch_tanh"},
+    {"layer_types", HUB_READ},
+    {"sliding_window", HUB_INTEGER, "attention.sliding_window", LIMIT_CONTEXT, true},
+    {"sliding_window_pattern", HUB_IS_INTEGER, NULL, GEMMA3_PATTERN},
+    {"_sliding_window_pattern", HUB_IS_INTEGER, NULL, GEMMA3_PATTERN},
+    {"query_pre_attn_scalar", HUB_READ, NULL, 0, true},
+    {"rope_local_base_freq", HUB_REAL, "rope.freq_base_swa", 0, true},
+    {"cache_implementation", HUB_INFORMS},
+    /* EmbeddingGemma, whose dense layers behind the pooling are not built. */
+    {"use_bidirectional_attention", HUB_IS_BOOL, NULL, 0},
+};
+
 #define LAYER "layers.#."
 #define DECODER_NAMES                                                                              \
-    {"token_embd.weight", "embed_tokens.weight"}, {"output_norm.weight", "norm.weight"},           \
+    {"token_embd.weight", "embed_tokens.weight"},                                                  \
         {"output.weight", "lm_head.weight", .bare = true},                                         \
-        {"blk.#.attn_norm.weight", LAYER "input_layernorm.weight"},                                \
         {"blk.#.attn_v.weight", LAYER "self_attn.v_proj.weight"},                                  \
         {"blk.#.attn_output.weight", LAYER "self_attn.o_proj.weight"},                             \
-        {"blk.#.ffn_norm.weight", LAYER "post_attention_layernorm.weight"},                        \
         {"blk.#.ffn_gate.weight", LAYER "mlp.gate_proj.weight"},                                   \
         {"blk.#.ffn_up.weight", LAYER "mlp.up_proj.weight"},                                       \
         {"blk.#.ffn_down.weight", LAYER "mlp.down_proj.weight"},                                   \
     {                                                                                              \
         NULL, LAYER "self_attn.rotary_emb.inv_freq"                                                \
     }
+#define PLAIN_NORMS                                                                                \
+    {"output_norm.weight", "norm.weight"},                                                         \
+        {"blk.#.attn_norm.weight", LAYER "input_layernorm.weight"},                                \
+    {                                                                                              \
+        "blk.#.ffn_norm.weight", LAYER "post_attention_layernorm.weight"                           \
+    }
 
 static const struct hub_name llama_names[] = {
     DECODER_NAMES,
+    PLAIN_NORMS,
     {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight", .turned = true},
     {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight", .turned = true},
 };
 
 static const struct hub_name qwen2_names[] = {
     DECODER_NAMES,
+    PLAIN_NORMS,
     {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight"},
     {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight"},
     {"blk.#.attn_q.bias", LAYER "self_attn.q_proj.bias"},
@@ -140,10 +176,24 @@ static const struct hub_name qwen2_names[] = {
 
 static const struct hub_name qwen3_names[] = {
     DECODER_NAMES,
+    PLAIN_NORMS,
     {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight"},
     {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight"},
     {"blk.#.attn_q_norm.weight", LAYER "self_attn.q_norm.weight"},
     {"blk.#.attn_k_norm.weight", LAYER "self_attn.k_norm.weight"},
+};
+
+static const struct hub_name gemma3_names[] = {
+    DECODER_NAMES,
+    {"output_norm.weight", "norm.weight", .less_one = true},
+    {"blk.#.attn_q.weight", LAYER "self_attn.q_proj.weight"},
+    {"blk.#.attn_k.weight", LAYER "self_attn.k_proj.weight"},
+    {"blk.#.attn_norm.weight", LAYER "input_layernorm.weight", .less_one = true},
+    {"blk.#.attn_q_norm.weight", LAYER "self_attn.q_norm.weight", .less_one = true},
+    {"blk.#.attn_k_norm.weight", LAYER "self_attn.k_norm.weight", .less_one = true},
+    {"blk.#.post_attention_norm.weight", LAYER "post_attention_layernorm.weight", .less_one = true},
+    {"blk.#.ffn_norm.weight", LAYER "pre_feedforward_layernorm.weight", .less_one = true},
+    {"blk.#.post_ffw_norm.weight", LAYER "post_feedforward_layernorm.weight", .less_one = true},
 };
 #undef LAYER
 
@@ -292,6 +342,45 @@ static enum err read_decoder(struct hub_config *config)
     return err == ERR_OK ? read_rope(config, head_dim) : err;
 }
 
+/* Every sixth layer sees all. */
+static enum err check_gemma3_layers(const struct hub_config *config)
+{
+    struct hub_json list;
+    enum err err = hub_inner(&config->json, "layer_types", META_JSON_ARRAY, &list);
+    const size_t count = err == ERR_OK && list.value != NULL ? meta_json_count(list.value) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct meta_json *word = meta_json_at(list.value, i);
+        const bool full = i % GEMMA3_PATTERN == GEMMA3_PATTERN - 1;
+        if (meta_json_type(word) != META_JSON_STRING ||
+            strcmp(meta_json_string(word), full ? "full_attention" : "sliding_attention") != 0) {
+            return hub_fail(&config->json, ERR_UNSUPPORTED, "layer_types",
+                "layer %zu is not what every network of this kind has there", i);
+        }
+    }
+    return err;
+}
+
+/* A head that is not stored is tied unless the file says otherwise. */
+static enum err read_gemma3(struct hub_config *config)
+{
+    const char *name = "query_pre_attn_scalar";
+    double scalar = 0;
+    config->tied = true;
+    enum err err = read_decoder(config);
+    if (err == ERR_OK) {
+        err = check_gemma3_layers(config);
+    }
+    if (err == ERR_OK) {
+        err = hub_real(&config->json, name, true, &scalar);
+    }
+    if (err == ERR_OK && !(scalar > 0)) {
+        err = hub_fail(&config->json, ERR_FORMAT, name, "must be above 0");
+    }
+    return err == ERR_OK
+               ? hub_put_f64(config, &config->json, name, "attention.scale", 1 / sqrt(scalar))
+               : err;
+}
+
 /* ---- BERT ----------------------------------------------------------------------------------- */
 
 static const struct hub_key bert_keys[] = {
@@ -304,7 +393,7 @@ static const struct hub_key bert_keys[] = {
     {"layer_norm_eps", HUB_REAL, "attention.layer_norm_epsilon", 0, true},
     {"hidden_act", HUB_IS_WORD, "gelu", 0, true},
     {"position_embedding_type", HUB_IS_WORD, "absolute"},
-    {"type_vocab_size", HUB_INTEGER, "token_type_count", 16, true},
+    {"type_vocab_size", HUB_INTEGER, "tokenizer.ggml.token_type_count", 16, true},
     {"tie_word_embeddings", HUB_INFORMS}, /* no head is read */
 };
 
@@ -358,6 +447,8 @@ static const struct hub_network networks[] = {
         TABLES(qwen2_keys, "model.", qwen2_names), read_decoder},
     {"qwen3", "qwen3", {"Qwen3ForCausalLM", "Qwen3Model"},
         TABLES(qwen3_keys, "model.", qwen3_names), read_decoder},
+    {"gemma3_text", "gemma3", {"Gemma3ForCausalLM", "Gemma3TextModel"},
+        TABLES(gemma3_keys, "model.", gemma3_names), read_gemma3},
     {"bert", "bert", {"BertModel"}, TABLES(bert_keys, "bert.", bert_names), read_bert},
 };
 

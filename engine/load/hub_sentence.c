@@ -241,7 +241,10 @@ static enum err read_length(struct sentence *sentence)
                 &json, ERR_UNSUPPORTED, key, "the key is not known and could change the results");
         }
     }
-    sentence->config->context = MIN(sentence->config->context, length);
+    if (err == ERR_OK && length < sentence->config->context) {
+        err = gguf_put_i64(sentence->config->gguf, GGUF_SEQUENCE_KEY,
+            "sentence_bert_config.json: max_seq_length", length, sentence->info);
+    }
     hub_json_close(&json);
     return err;
 }

@@ -9,7 +9,7 @@
 
 #include "engine/load/hub_config.h"
 
-/* May lower config->context. A folder without modules.json only gets the modes its network has. */
+/* A folder without modules.json only gets the modes its network has. */
 MUST_USE enum err hub_sentence_read(int folder, struct hub_config *config, struct err_info *info);
 
 #endif

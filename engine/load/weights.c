@@ -227,6 +227,9 @@ static enum err read_vector(struct weights *weights, const struct gguf_tensor *t
         return non_finite(name, info);
     }
     tensor_type_unpack(tensor->type, weights->read_buffer, count, numbers);
+    for (size_t i = 0; tensor->less_one && i < count; i++) {
+        numbers[i] += 1;
+    }
     return ERR_OK;
 }
 

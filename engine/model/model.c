@@ -140,6 +140,15 @@ static enum err open_ropes(struct model *model, struct err_info *info)
     return ERR_OK;
 }
 
+/* A checkpoint may be for shorter sequences than it has positions. */
+static enum err limit_sequence(struct model *model, const struct gguf *gguf, struct err_info *info)
+{
+    int64_t most = model->info.context_trained;
+    enum err err = gguf_get_i64(gguf, GGUF_SEQUENCE_KEY, false, 1, LIMIT_CONTEXT, &most, info);
+    model->info.context_trained = MIN(model->info.context_trained, (int32_t)most);
+    return err;
+}
+
 static enum err open_parts(
     struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
 {
@@ -180,6 +189,9 @@ enum err model_open(const struct gguf *gguf, const struct kernels *kernels, stru
     model->kernels = kernels;
     model->dry = dry;
     enum err err = open_parts(model, gguf, threads, info);
+    if (err == ERR_OK) {
+        err = limit_sequence(model, gguf, info);
+    }
     if (err != ERR_OK) {
         model_close(model);
         return gguf_name_error(gguf, err, info);

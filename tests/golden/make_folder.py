@@ -3,7 +3,8 @@
 
     python3 tests/golden/make_folder.py IN.gguf OUT [--parts N] [--scaling llama3] [--type mistral]
 
-OUT/ gets config.json, generation_config.json and model.safetensors, or N parts and their index. The
+OUT/ gets config.json, generation_config.json, tokenizer.json and model.safetensors, or N parts and
+their index. The
 bytes of every tensor stay; rows of q and k go back to rotate-half order, names become those of the
 hub. --scaling llama3 leaves rope_freqs.weight out and states instead what it was computed from: the
 numbers of make_tiny_llama.py. For numbers of other types write such a file first
@@ -116,6 +117,40 @@ def config_of(keys, kind, tied, scaling):
     return config
 
 
+def tokenizer_of(keys):
+    """BPE over bytes for "gpt2" vocabularies (with SmolLM's digits), else over characters with byte
+    tokens and the merges that the pieces allow, which is SentencePiece's choice for most texts."""
+    tokens, kinds = keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.token_type"]
+    added = [{"id": i, "content": token, "special": True, "single_word": False, "lstrip": False,
+              "rstrip": False, "normalized": False}
+             for i, token in enumerate(tokens) if kinds[i] in (2, 3)]
+    model = {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)},
+             "merges": keys.get("tokenizer.ggml.merges"), "byte_fallback": False}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                  "use_regex": True}
+    normalizer, ends = None, None
+    pre = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True},
+                                                 byte_level]}
+    if keys["tokenizer.ggml.model"] != "gpt2":
+        pieces = sorted((i for i, kind in enumerate(kinds) if kind == 1),
+                        key=lambda i: -keys["tokenizer.ggml.scores"][i])
+        merges = [f"{tokens[i][:cut]} {tokens[i][cut:]}" for i in pieces
+                  for cut in range(1, len(tokens[i]))
+                  if tokens[i][:cut] in model["vocab"] and tokens[i][cut:] in model["vocab"]]
+        model |= {"merges": merges, "byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}
+        normalizer = {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u2581"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+        pre = None
+        ends = {"type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+                           {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+            "normalizer": normalizer, "pre_tokenizer": pre, "post_processor": ends,
+            "decoder": byte_level if ends is None else None, "model": model}
+
+
 def write_part(path, tensors, make):
     """tensors: [(name, dtype, shape, bytes)]; make(name) gives the data."""
     entries, at = {"__metadata__": {"format": "pt"}}, 0
@@ -168,6 +203,7 @@ def main():
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     ends = {key: config[key] for key in ("bos_token_id", "eos_token_id")}
     (out / "generation_config.json").write_text(json.dumps(ends) + "\n")
+    (out / "tokenizer.json").write_text(json.dumps(tokenizer_of(reader.keys)) + "\n")
     if arguments.parts == 1:
         write_part(out / "model.safetensors", tensors, make)
         return

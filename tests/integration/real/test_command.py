@@ -60,8 +60,55 @@ class Command(unittest.TestCase):
                 file.flush()
                 self.refuse("", "--check-model", file.name)
                 self.refuse("", "--model", file.name, "--port", "0")
-        for path in ("/nonexistent.gguf", "/", "/dev/null", "/dev/zero", "/proc/self/status"):
+        for path in ("/nonexistent.gguf", "/dev/null", "/dev/zero", "/proc/self/status"):
             self.refuse("", "--check-model", path)
+        self.refuse("config.json", "--check-model", "/")
+
+    def make_folder(self, out):
+        subprocess.run([sys.executable, real.SOURCE / "tests/golden/make_folder.py", PATH, out],
+                       check=True)
+
+    @unittest.skipIf(MODEL != "tiny", "the default model has no numbers for safetensors")
+    def test_folder(self):
+        """A folder answers as the GGUF file of the same numbers does, to the bit."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.make_folder(folder)
+            ended = run("--check-model", folder)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            lines = ended.stdout.splitlines()
+            self.assertEqual(lines[-1], "ok")
+            self.assertIn(f"model {os.path.basename(folder)}: llama, ", lines[0])
+            for line in ("tokenizer 272 tokens", "  before a text 1 <s>", "  behind a text none",
+                         "  ends of an answer 2 </s>", "profile generate embed infill classify",
+                         "  vectors of 48, bidirectional, pooled by mean", "memory plan"):
+                self.assertIn(line, lines)
+            answers = []
+            for path in (PATH, folder):
+                with real.Server("--context", "64", model=path, binary=real.BINARY) as server:
+                    vectors = real.ok(server, "/embed", {"inputs": [[1, 40, 50], [7, 8, 9, 10]]})
+                    tokens = real.ok(server, "/tokenize", {"inputs": "zz 9\n\u00e9"})
+                    text = {"inputs": "zz", "parameters": {"max_new_tokens": 12}}
+                    answers.append((vectors.value, tokens.value,
+                                    real.ok(server, "/generate", text).value))
+            self.assertEqual(*answers)
+
+    @unittest.skipIf(MODEL != "tiny", "as above")
+    def test_folder_refused(self):
+        for word, name, change in (
+                ("tokenizer.json", "tokenizer.json", None),
+                ("tokenizer.json", "tokenizer.json", ('"BPE"', '"WordLevel"')),
+                ("config.json: hidden_act", "config.json", ("silu", "relu")),
+                ("model.safetensors", "model.safetensors", None)):
+            with tempfile.TemporaryDirectory() as folder:
+                self.make_folder(folder)
+                path = os.path.join(folder, name)
+                text = open(path, encoding="latin-1").read()
+                os.unlink(path)
+                if change is not None:
+                    with open(path, "w", encoding="latin-1") as file:
+                        file.write(text.replace(*change))
+                self.refuse(word, "--check-model", folder)
+                self.refuse(word, "--model", folder, "--port", "0")
 
     def test_print_plan(self):
         ended = run("--model", PATH, "--print-plan")
