@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write corpus/safetensors and corpus/config: small files, good and broken, for fuzz_safetensors and
+"""Write corpus/safetensors and corpus/config: small files, good and broken, for fuzz_safetensors,
 fuzz_config and their regression tests.
 
 Only the Python standard library; same seed, same files. A crash found by the fuzzer is added to the
