@@ -106,7 +106,7 @@ def main():
     files = dict(safetensors_files())
     files |= {f"mutated-{i:02}": mutate(rng, files["good"], 200) for i in range(16)}
     write("safetensors", "safetensors", files)
-    files = {name: json.dumps(value).encode() for name, value in config_files()}
+    files = {name: json.dumps(value).encode() + b"\n" for name, value in config_files()}
     files |= {f"mutated-{i:02}": mutate(rng, files["llama3"], 1 << 20) for i in range(16)}
     write("config", "json", files)
 
