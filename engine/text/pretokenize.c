@@ -189,15 +189,20 @@ static size_t next_llama(const struct scanner *scanner, size_t from, size_t numb
 
 bool pretokenize_find(const char *name, size_t count, enum pretokenizer *out_pretokenizer)
 {
-    static const char *const names[PRETOKENIZER_COUNT] = {
-        [PRETOKENIZER_GPT2] = "gpt-2",
-        [PRETOKENIZER_SMOLLM] = "smollm",
-        [PRETOKENIZER_LLAMA_BPE] = "llama-bpe",
-        [PRETOKENIZER_QWEN2] = "qwen2",
+    static const struct {
+        const char *name;
+        enum pretokenizer pretokenizer;
+    } names[] = {
+        {"gpt-2", PRETOKENIZER_GPT2},
+        {"smollm", PRETOKENIZER_SMOLLM},
+        {"starcoder", PRETOKENIZER_SMOLLM},
+        {"refact", PRETOKENIZER_SMOLLM},
+        {"llama-bpe", PRETOKENIZER_LLAMA_BPE},
+        {"qwen2", PRETOKENIZER_QWEN2},
     };
-    for (int32_t i = 0; i < PRETOKENIZER_COUNT; i++) {
-        if (strlen(names[i]) == count && memcmp(names[i], name, count) == 0) {
-            *out_pretokenizer = (enum pretokenizer)i;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (strlen(names[i].name) == count && memcmp(names[i].name, name, count) == 0) {
+            *out_pretokenizer = names[i].pretokenizer;
             return true;
         }
     }

@@ -339,6 +339,37 @@ static enum err read_chains(struct opening *opening, bool *out_bytes, struct err
     return err;
 }
 
+/* tokenizer_config.json repeats options of BertNormalizer, and what reads both files takes one or
+ * the other: where they differ there is no telling which. */
+static enum err check_config(const struct opening *opening, struct err_info *info)
+{
+    static const struct {
+        const char *key;
+        enum normal_bert_flag flag;
+    } options[] = {
+        {"do_lower_case", NORMAL_BERT_LOWERCASE},
+        {"strip_accents", NORMAL_BERT_STRIP_ACCENTS},
+        {"tokenize_chinese_chars", NORMAL_BERT_CJK},
+    };
+    const struct normalizer *normalizer = &opening->tokenizer->normalizer;
+    bool has_bert = normalizer->count == 1 && normalizer->steps[0].kind == NORMAL_STEP_BERT;
+    for (size_t i = 0; has_bert && opening->config.value != NULL && i < ARRAY_COUNT(options); i++) {
+        struct json_place place;
+        bool is = (normalizer->steps[0].bert & options[i].flag) != 0;
+        bool said = is;
+        enum err err = json_place_bool(&opening->config, options[i].key, &said, info);
+        if (err != ERR_OK) {
+            return err;
+        }
+        if (said != is) {
+            json_place_member(&opening->config, options[i].key, &place);
+            return err_set(
+                info, ERR_UNSUPPORTED, place.where, "contradicts tokenizer.json#/normalizer");
+        }
+    }
+    return ERR_OK;
+}
+
 /* Pieces of WordPiece are told apart by a space before them, so words may hold none. */
 static enum err check_words(const struct opening *opening, struct err_info *info)
 {
@@ -364,7 +395,8 @@ static enum err build(struct opening *opening, struct err_info *info)
     bool bytes = false;
     enum err err = json_place_expect(&opening->root, META_JSON_OBJECT, info);
     if (err != ERR_OK || (err = json_place_only(&opening->root, keys, info)) != ERR_OK ||
-        (err = read_chains(opening, &bytes, info)) != ERR_OK) {
+        (err = read_chains(opening, &bytes, info)) != ERR_OK ||
+        (err = check_config(opening, info)) != ERR_OK) {
         return err;
     }
     json_place_member(&opening->root, "model", &place);

@@ -17,9 +17,11 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
-    VOCABULARIES = 7,
+    VOCABULARIES = 9,
     QWEN2 = 3, /* number of the vocabulary whose text comes back in Form C */
     FIRST_SPM = 4,
+    WORDPIECE = 7,
+    UNIGRAM = 8,
 };
 
 static struct tokenizer *tokenizers[VOCABULARIES];
@@ -74,6 +76,52 @@ static struct tokenizer *open_spm(bool bytes, bool prefix, bool extra)
     return text_rig_open(&rig);
 }
 
+static struct tokenizer *open_wordpiece(void)
+{
+    static struct text_rig rig;
+    text_rig_spm(&rig, false);
+    rig.model = "bert";
+    text_rig_add(&rig,
+        "\xE2\x96\x81"
+        "a",
+        RIG_NORMAL, 0);
+    text_rig_add(&rig,
+        "\xE2\x96\x81"
+        "abab",
+        RIG_NORMAL, 0);
+    text_rig_add(&rig, "b", RIG_NORMAL, 0);
+    text_rig_add(&rig,
+        "\xE2\x96\x81"
+        "'",
+        RIG_NORMAL, 0);
+    text_rig_add(&rig,
+        "\xE2\x96\x81"
+        "e",
+        RIG_NORMAL, 0);
+    add_specials(&rig);
+    text_rig_u32(&rig, "tokenizer.ggml.unknown_token_id", 0);
+    text_rig_u32(&rig, "tokenizer.ggml.cls_token_id", 1);
+    text_rig_u32(&rig, "tokenizer.ggml.seperator_token_id", 2);
+    return text_rig_open(&rig);
+}
+
+static struct tokenizer *open_unigram(void)
+{
+    static struct text_rig rig;
+    text_rig_spm(&rig, false);
+    rig.model = "t5";
+    text_rig_add(&rig, "\xE2\x96\x81", RIG_NORMAL, -3);
+    text_rig_add(&rig, "a", RIG_NORMAL, -4);
+    text_rig_add(&rig, "ab", RIG_NORMAL, -2.5f);
+    text_rig_add(&rig, "bab", RIG_NORMAL, -3.5f);
+    text_rig_add(&rig,
+        "\xE2\x96\x81"
+        "ab\xE2\x96\x81",
+        RIG_NORMAL, -2.25f);
+    add_specials(&rig);
+    return text_rig_open(&rig);
+}
+
 static void open_all(void)
 {
     static const char *const pre[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
@@ -83,6 +131,8 @@ static void open_all(void)
     tokenizers[FIRST_SPM] = open_spm(true, true, false);
     tokenizers[FIRST_SPM + 1] = open_spm(true, false, true);
     tokenizers[FIRST_SPM + 2] = open_spm(false, true, true);
+    tokenizers[WORDPIECE] = open_wordpiece();
+    tokenizers[UNIGRAM] = open_unigram();
 }
 
 static void check_spans(const struct token_list *list, int32_t (*spans)[2], size_t bytes)

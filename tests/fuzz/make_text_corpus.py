@@ -18,7 +18,7 @@ import struct
 from make_gguf_corpus import BOOL, F32, I32, STRING, U8, U32, array, build, pair
 
 SEED = 11
-VOCABULARIES = 7  # of fuzz_tokenizer.c
+VOCABULARIES = 9  # of fuzz_tokenizer.c
 TEXTS = {
     "words": "It's an abab, a  ab\n\n  and 1234 more\tÀÉé",
     "marks": "e\u0301\u0323o\u0302 \u1100\u1161\u11a8 \u212b\u0958",

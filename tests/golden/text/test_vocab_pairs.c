@@ -110,6 +110,18 @@ static void test_qwen2(void **state)
     check_pair("made", "qwen2");
 }
 
+static void test_starcoder(void **state)
+{
+    (void)state;
+    check_pair("models", "starcoder");
+}
+
+static void test_refact(void **state)
+{
+    (void)state;
+    check_pair("models", "refact");
+}
+
 static void test_bert(void **state)
 {
     (void)state;
@@ -124,6 +136,8 @@ int main(void)
         cmocka_unit_test(test_phi3),
         cmocka_unit_test(test_llama_bpe),
         cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_starcoder),
+        cmocka_unit_test(test_refact),
         cmocka_unit_test(test_bert),
     };
     return skip_status(

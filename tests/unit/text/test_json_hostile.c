@@ -458,6 +458,11 @@ static void test_config(void **state)
     } cases[] = {
         {"{", ERR_FORMAT, "tokenizer_config.json"},
         {"[]", ERR_FORMAT, "tokenizer_config.json#"},
+        {"{\"do_lower_case\":false}", ERR_UNSUPPORTED, "tokenizer_config.json#/do_lower_case"},
+        {"{\"do_lower_case\":true,\"strip_accents\":false}", ERR_UNSUPPORTED,
+            "tokenizer_config.json#/strip_accents"},
+        {"{\"strip_accents\":null,\"tokenize_chinese_chars\":0}", ERR_FORMAT,
+            "tokenizer_config.json#/tokenize_chinese_chars"},
         {"{\"bos_token\":1}", ERR_FORMAT, "tokenizer_config.json#/bos_token"},
         {"{\"eos_token\":\"nobody\"}", ERR_FORMAT, "tokenizer_config.json#/eos_token"},
         {"{\"pad_token\":{\"content\":7}}", ERR_FORMAT, "tokenizer_config.json#/pad_token/content"},

@@ -115,6 +115,21 @@ static void test_long_words(void **state)
     struct tokenizer *tokenizer = text_rig_open(&rig);
     check_shapes(tokenizer, "sentencepiece");
     tokenizer_close(tokenizer);
+    rig.model = "t5";
+    tokenizer = text_rig_open(&rig);
+    check_shapes(tokenizer, "unigram");
+    tokenizer_close(tokenizer);
+    text_rig_spm(&rig, false);
+    rig.model = "bert";
+    text_rig_u32(&rig, "tokenizer.ggml.unknown_token_id", 0);
+    text_rig_add(&rig,
+        "\xE2\x96\x81"
+        "a",
+        RIG_NORMAL, 0);
+    text_rig_add(&rig, "aa", RIG_NORMAL, 0);
+    tokenizer = text_rig_open(&rig);
+    check_shapes(tokenizer, "wordpiece");
+    tokenizer_close(tokenizer);
 }
 
 /* ---- vocabularies --------------------------------------------------------------------------- */
