@@ -144,11 +144,55 @@ struct kernels check_rung(const char *name)
     return kernels;
 }
 
-bool check_twins(struct kernels *out_avx2, struct kernels *out_avx512)
+bool check_wants_any(const struct kernels *kernels)
 {
-    struct err_info info;
-    return kernels_select("avx2", out_avx2, &info) == ERR_OK &&
-           kernels_select("avx512", out_avx512, &info) == ERR_OK;
+    return true;
+}
+
+bool check_wants_lanes(const struct kernels *kernels)
+{
+    return kernels->deterministic && strcmp(kernels->name, "ref") != 0;
+}
+
+bool check_wants_int8(const struct kernels *kernels)
+{
+    return kernels->linear_int8 != NULL;
+}
+
+bool check_wants_parts(const struct kernels *kernels)
+{
+    return kernels->attention_part != NULL;
+}
+
+void check_rungs_run(void **state)
+{
+    const struct check_rungs *rungs = *state;
+    struct check_random random = check_random_open();
+    int run = 0;
+    for (const char *const *name = kernels_available(); *name != NULL; name++) {
+        const struct kernels kernels = check_rung(*name);
+        if (rungs->wants(&kernels)) {
+            rungs->check(&random, &kernels);
+            run++;
+        }
+    }
+    if (run == 0) {
+        print_message("skipped: no rung of this machine is wanted\n");
+        skip();
+    }
+}
+
+void check_twins_run(void **state)
+{
+    check_twin_fn *const *check = *state;
+    struct kernels avx2, avx512;
+    if (kernels_select("avx2", &avx2, NULL) != ERR_OK ||
+        kernels_select("avx512", &avx512, NULL) != ERR_OK) {
+        print_message("skipped: no AVX-512\n");
+        skip();
+    }
+    struct check_random random = check_random_open();
+    (*check)(&random, &avx2, &avx512);
 }
 
 double check_gamma(int32_t n)

@@ -1,6 +1,6 @@
 /*
  * What the kernel tests share: seeded random numbers, buffers between guard bytes, random blocks
- * of every number format, and the rungs to try.
+ * of every number format, and tests that run for every rung.
  *
  * The seed is fixed, so that a failure repeats; MAGNETD_SEED=n tries another one. It is printed.
  */
@@ -40,8 +40,42 @@ struct packed check_pack(struct check_random *random, const struct kernels *kern
 /* Selects a rung that must exist; fails the test otherwise. */
 struct kernels check_rung(const char *name);
 
-/* The two x86 rungs, which promise the same bits; false when this machine lacks one. */
-bool check_twins(struct kernels *out_avx2, struct kernels *out_avx512);
+/* Entries of a cmocka test list. A rung test runs for each rung of this machine that it wants, a
+ * twin test for the two x86 rungs, which promise the same bits; without any it skips and says so.
+ *     RUNG_TEST(argmax_of_few, check_wants_any)
+ */
+typedef void check_rung_fn(struct check_random *random, const struct kernels *kernels);
+typedef void check_twin_fn(
+    struct check_random *random, const struct kernels *avx2, const struct kernels *avx512);
+typedef bool check_wants_fn(const struct kernels *kernels);
+
+check_wants_fn check_wants_any;
+check_wants_fn check_wants_lanes; /* written in lanes: neither the reference nor blas */
+check_wants_fn check_wants_int8;  /* has products in 8 bits */
+check_wants_fn check_wants_parts; /* has attention in parts */
+
+struct check_rungs {
+    check_rung_fn *check;
+    check_wants_fn *wants;
+};
+
+void check_rungs_run(void **state); /* *state: struct check_rungs */
+void check_twins_run(void **state); /* *state: check_twin_fn ** */
+
+#define RUNG_TEST(check, wants)                                                                    \
+    {                                                                                              \
+#check, check_rungs_run, NULL, NULL, &(struct check_rungs)                                 \
+        {                                                                                          \
+            check, wants                                                                           \
+        }                                                                                          \
+    }
+#define TWIN_TEST(check)                                                                           \
+    {                                                                                              \
+#check, check_twins_run, NULL, NULL, &(check_twin_fn *)                                    \
+        {                                                                                          \
+            check                                                                                  \
+        }                                                                                          \
+    }
 
 /* gamma_n = n u / (1 - n u) with u = 2^-24: the relative bound of a sum of n rounded operations
  * (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). */

@@ -130,6 +130,17 @@ static void choose_mask(struct check_random *random, struct sequence *s, int32_t
     args->alibi_slope = kind / 9 % 2 == 0 ? 0 : check_random_float(random, 0.01f, 0.2f);
 }
 
+/* Opened, with a mask of this kind, and all slots stored. */
+static void open_stored(struct check_random *random, const struct kernels *kernels,
+    enum kv_type type, int32_t slots, int32_t head_dim, int32_t kind, struct sequence *s)
+{
+    open_sequence(random, type, slots, head_dim, s);
+    choose_mask(random, s, kind);
+    for (int32_t slot = 0; slot < s->slots; slot++) {
+        store_slot(kernels, s, slot);
+    }
+}
+
 static float *run_all(const struct kernels *kernels, struct sequence *s)
 {
     float *out = check_alloc((size_t)s->slots * (size_t)s->head_dim * sizeof(float), 4);
@@ -165,11 +176,7 @@ static void check_kind(struct check_random *random, const struct kernels *ref,
     const int32_t head_dim = head_dims[kind % 6];
     struct sequence s;
     const int32_t slots = check_random_int(random, 1, kind % 7 == 0 ? 400 : 180);
-    open_sequence(random, type, slots, head_dim, &s);
-    choose_mask(random, &s, kind);
-    for (int32_t slot = 0; slot < s.slots; slot++) {
-        store_slot(kernels, &s, slot);
-    }
+    open_stored(random, kernels, type, slots, head_dim, kind, &s);
     float *want = run_all(ref, &s);
     float *have = run_all(kernels, &s);
     const int32_t rescalings = s.slots / 64 + s.slots / ATTENTION_PART + 1;
@@ -187,17 +194,13 @@ static void check_kind(struct check_random *random, const struct kernels *ref,
     close_sequence(&s);
 }
 
-static void every_mask_is_within_rounding(void **state)
+static void every_mask_is_within_rounding(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t kind = 0; kind < 36; kind++) {
-            check_kind(&random, &ref, &kernels, KV_F32, kind);
-            check_kind(&random, &ref, &kernels, KV_F16, kind);
-        }
+    for (int32_t kind = 0; kind < 36; kind++) {
+        check_kind(random, &ref, kernels, KV_F32, kind);
+        check_kind(random, &ref, kernels, KV_F16, kind);
     }
 }
 
@@ -260,25 +263,17 @@ static void check_decoding(const struct kernels *kernels, struct sequence *s)
     check_free(have);
 }
 
-static void bits_do_not_depend_on_company(void **state)
+static void bits_do_not_depend_on_company(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t kind = 0; kind < 18; kind++) {
-            const enum kv_type type = kind % 2 == 0 ? KV_F16 : KV_F32;
-            struct sequence s;
-            open_sequence(
-                &random, type, check_random_int(&random, 1, 150), kind % 5 == 0 ? 12 : 64, &s);
-            choose_mask(&random, &s, kind);
-            for (int32_t slot = 0; slot < s.slots; slot++) {
-                store_slot(&kernels, &s, slot);
-            }
-            check_company(&random, &kernels, &s);
-            check_decoding(&kernels, &s);
-            close_sequence(&s);
-        }
+    for (int32_t kind = 0; kind < 18; kind++) {
+        const enum kv_type type = kind % 2 == 0 ? KV_F16 : KV_F32;
+        struct sequence s;
+        open_stored(random, kernels, type, check_random_int(random, 1, 150),
+            kind % 5 == 0 ? 12 : 64, kind, &s);
+        check_company(random, kernels, &s);
+        check_decoding(kernels, &s);
+        close_sequence(&s);
     }
 }
 
@@ -306,77 +301,47 @@ static void check_parts(const struct kernels *kernels, struct sequence *s)
     check_free(have);
 }
 
-static void parts_give_the_bits_of_the_whole(void **state)
+static void parts_give_the_bits_of_the_whole(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     /* Two parts are the same joined either way round; four tell all orders and groupings apart. */
     static const int32_t slots[] = {3 * ATTENTION_PART + 101, 255, 256, 257, 400, 511};
     static const int32_t head_dims[] = {64, 8, 33};
-    struct check_random random = check_random_open();
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        if (kernels.attention_part == NULL) {
-            continue;
-        }
-        for (int32_t kind = 0; kind < (int32_t)ARRAY_COUNT(slots); kind++) {
-            struct sequence s;
-            open_sequence(
-                &random, kind % 2 == 0 ? KV_F16 : KV_F32, slots[kind], head_dims[kind % 3], &s);
-            choose_mask(&random, &s, kind);
-            for (int32_t slot = 0; slot < s.slots; slot++) {
-                store_slot(&kernels, &s, slot);
-            }
-            check_parts(&kernels, &s);
-            close_sequence(&s);
-        }
-    }
-}
-
-/* The greatest head, whose tiles are taken one by one, and a long sequence. */
-static void great_heads(void **state)
-{
-    (void)state;
-    struct check_random random = check_random_open();
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
+    for (int32_t kind = 0; kind < (int32_t)ARRAY_COUNT(slots); kind++) {
         struct sequence s;
-        open_sequence(&random, KV_F16, 70, HEAD_DIM_MAX, &s);
-        choose_mask(&random, &s, 2);
-        for (int32_t slot = 0; slot < s.slots; slot++) {
-            store_slot(&kernels, &s, slot);
-        }
-        check_company(&random, &kernels, &s);
-        check_decoding(&kernels, &s);
+        open_stored(random, kernels, kind % 2 == 0 ? KV_F16 : KV_F32, slots[kind],
+            head_dims[kind % 3], kind, &s);
+        check_parts(kernels, &s);
         close_sequence(&s);
     }
 }
 
-/* The two x86 rungs promise the same bits. */
-static void twins_give_the_same_bits(void **state)
+/* The greatest head, whose tiles are taken one by one, and a long sequence. */
+static void great_heads(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
-    struct kernels avx2, avx512;
-    if (!check_twins(&avx2, &avx512)) {
-        print_message("skipped: no AVX-512\n");
-        skip();
-    }
+    struct sequence s;
+    open_stored(random, kernels, KV_F16, 70, HEAD_DIM_MAX, 2, &s);
+    check_company(random, kernels, &s);
+    check_decoding(kernels, &s);
+    close_sequence(&s);
+}
+
+/* The two x86 rungs promise the same bits. */
+static void twins_give_the_same_bits(
+    struct check_random *random, const struct kernels *avx2, const struct kernels *avx512)
+{
     static const int32_t head_dims[] = {64, 8, 80, 5, 128, 33, 72};
     for (int32_t kind = 0; kind < 72; kind++) {
         struct sequence s;
-        open_sequence(&random, kind % 2 == 0 ? KV_F16 : KV_F32, check_random_int(&random, 1, 180),
-            head_dims[kind % 7], &s);
-        choose_mask(&random, &s, kind / 2);
-        for (int32_t slot = 0; slot < s.slots; slot++) {
-            store_slot(&avx2, &s, slot);
-        }
-        float *want = run_all(&avx2, &s);
-        float *have = run_all(&avx512, &s);
+        open_stored(random, avx2, kind % 2 == 0 ? KV_F16 : KV_F32, check_random_int(random, 1, 180),
+            head_dims[kind % 7], kind / 2, &s);
+        float *want = run_all(avx2, &s);
+        float *have = run_all(avx512, &s);
         for (int32_t row = 0; row < s.slots; row++) {
-            check_same_row(&avx512, &s, row, want, have, "from avx2's");
+            check_same_row(avx512, &s, row, want, have, "from avx2's");
         }
-        avx512.attention(&s.args, s.slots - 1, s.slots);
-        check_same_row(&avx512, &s, s.slots - 1, want, have, "from avx2's, alone");
+        avx512->attention(&s.args, s.slots - 1, s.slots);
+        check_same_row(avx512, &s, s.slots - 1, want, have, "from avx2's, alone");
         check_free(want);
         check_free(have);
         close_sequence(&s);
@@ -385,31 +350,26 @@ static void twins_give_the_same_bits(void **state)
 
 /* ---- storing -------------------------------------------------------------------------------- */
 
-static void stores_the_reference_bits(void **state)
+static void stores_the_reference_bits(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t head_dim = 1; head_dim <= 70; head_dim += 3) {
-            const enum kv_type type = head_dim % 2 == 0 ? KV_F16 : KV_F32;
-            struct sequence a;
-            open_sequence(&random, type, 90, head_dim, &a);
-            struct sequence b = a;
-            for (int32_t p = 0; p < b.page_count; p++) {
-                b.pages[p] = check_alloc(page_bytes(&b), 0);
-            }
-            for (int32_t slot = 0; slot < a.slots; slot++) {
-                store_slot(&ref, &a, slot);
-                store_slot(&kernels, &b, slot);
-            }
-            for (int32_t p = 0; p < b.page_count; p++) {
-                assert_memory_equal(a.pages[p], b.pages[p], page_bytes(&a));
-                check_free(b.pages[p]);
-            }
-            close_sequence(&a);
+    for (int32_t head_dim = 1; head_dim <= 70; head_dim += 3) {
+        const enum kv_type type = head_dim % 2 == 0 ? KV_F16 : KV_F32;
+        struct sequence a;
+        open_sequence(random, type, 90, head_dim, &a);
+        struct sequence b = a;
+        for (int32_t p = 0; p < b.page_count; p++) {
+            b.pages[p] = check_alloc(page_bytes(&b), 0);
         }
+        for (int32_t slot = 0; slot < a.slots; slot++) {
+            store_slot(&ref, &a, slot);
+            store_slot(kernels, &b, slot);
+        }
+        for (int32_t p = 0; p < b.page_count; p++) {
+            assert_memory_equal(a.pages[p], b.pages[p], page_bytes(&a));
+            check_free(b.pages[p]);
+        }
+        close_sequence(&a);
     }
 }
 
@@ -432,26 +392,22 @@ static bool stores(const struct kernels *kernels, enum kv_type type, float bad, 
     return stored;
 }
 
-static void refuses_what_does_not_fit(void **state)
+static void refuses_what_does_not_fit(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     const float half_max = 65504.0f;
     const float rounds_to_max = nextafterf(65520.0f, 0);
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int at = 0; at < HEADS_KV * 11; at++) {
-            for (int in_v = 0; in_v < 2; in_v++) {
-                for (float sign = -1; sign <= 1; sign += 2) {
-                    assert_true(stores(&kernels, KV_F16, sign * half_max, at, in_v));
-                    assert_true(stores(&kernels, KV_F16, sign * rounds_to_max, at, in_v));
-                    assert_false(stores(&kernels, KV_F16, sign * 65520.0f, at, in_v));
-                    assert_false(stores(&kernels, KV_F16, sign * INFINITY, at, in_v));
-                    assert_true(stores(&kernels, KV_F32, sign * 3e38f, at, in_v));
-                    assert_false(stores(&kernels, KV_F32, sign * INFINITY, at, in_v));
-                }
-                assert_false(stores(&kernels, KV_F16, NAN, at, in_v));
-                assert_false(stores(&kernels, KV_F32, NAN, at, in_v));
+    for (int at = 0; at < HEADS_KV * 11; at++) {
+        for (int in_v = 0; in_v < 2; in_v++) {
+            for (float sign = -1; sign <= 1; sign += 2) {
+                assert_true(stores(kernels, KV_F16, sign * half_max, at, in_v));
+                assert_true(stores(kernels, KV_F16, sign * rounds_to_max, at, in_v));
+                assert_false(stores(kernels, KV_F16, sign * 65520.0f, at, in_v));
+                assert_false(stores(kernels, KV_F16, sign * INFINITY, at, in_v));
+                assert_true(stores(kernels, KV_F32, sign * 3e38f, at, in_v));
+                assert_false(stores(kernels, KV_F32, sign * INFINITY, at, in_v));
             }
+            assert_false(stores(kernels, KV_F16, NAN, at, in_v));
+            assert_false(stores(kernels, KV_F32, NAN, at, in_v));
         }
     }
 }
@@ -459,13 +415,13 @@ static void refuses_what_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mask_is_within_rounding),
-        cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(parts_give_the_bits_of_the_whole),
-        cmocka_unit_test(great_heads),
-        cmocka_unit_test(twins_give_the_same_bits),
-        cmocka_unit_test(stores_the_reference_bits),
-        cmocka_unit_test(refuses_what_does_not_fit),
+        RUNG_TEST(every_mask_is_within_rounding, check_wants_any),
+        RUNG_TEST(bits_do_not_depend_on_company, check_wants_any),
+        RUNG_TEST(parts_give_the_bits_of_the_whole, check_wants_parts),
+        RUNG_TEST(great_heads, check_wants_any),
+        TWIN_TEST(twins_give_the_same_bits),
+        RUNG_TEST(stores_the_reference_bits, check_wants_any),
+        RUNG_TEST(refuses_what_does_not_fit, check_wants_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

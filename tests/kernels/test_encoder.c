@@ -83,17 +83,13 @@ static void check_layer_norm(struct check_random *random, const struct kernels *
     check_free(have);
 }
 
-static void layer_norm_is_within_rounding(void **state)
+static void layer_norm_is_within_rounding(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t i = 0; length_at(i) > 0; i++) {
-            check_layer_norm(&random, &ref, &kernels, length_at(i), 0, i % 2 == 0);
-            check_layer_norm(&random, &ref, &kernels, length_at(i), -2000, i % 3 == 0);
-        }
+    for (int32_t i = 0; length_at(i) > 0; i++) {
+        check_layer_norm(random, &ref, kernels, length_at(i), 0, i % 2 == 0);
+        check_layer_norm(random, &ref, kernels, length_at(i), -2000, i % 3 == 0);
     }
 }
 
@@ -129,25 +125,18 @@ static void check_gelu(struct check_random *random, const char *what, const stru
     check_free(have);
 }
 
-static void gelu_is_within_rounding(void **state)
+static void gelu_is_within_rounding(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t i = 0; length_at(i) > 0; i++) {
-            check_gelu(&random, "gelu_erf", &kernels, ref.gelu_erf, kernels.gelu_erf, length_at(i));
-            check_gelu(
-                &random, "gelu_tanh", &kernels, ref.gelu_tanh, kernels.gelu_tanh, length_at(i));
-        }
+    for (int32_t i = 0; length_at(i) > 0; i++) {
+        check_gelu(random, "gelu_erf", kernels, ref.gelu_erf, kernels->gelu_erf, length_at(i));
+        check_gelu(random, "gelu_tanh", kernels, ref.gelu_tanh, kernels->gelu_tanh, length_at(i));
     }
 }
 
 /* Evenly over where the curve bends, and what lies far out: nothing overflows on the way. */
-static void gelu_of_every_size(void **state)
+static void gelu_of_every_size(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     enum { STEPS = 20000 };
     static float x[2 * STEPS + 8], want[2 * STEPS + 8], have[2 * STEPS + 8];
     static const float far[8] = {-3e38f, -1e19f, -100, -5.5f, 5.5f, 100, 1e19f, 3e38f};
@@ -156,44 +145,35 @@ static void gelu_of_every_size(void **state)
     }
     memcpy(x + (size_t)2 * STEPS, far, sizeof far);
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int kind = 0; kind < 2; kind++) {
-            (kind == 0 ? ref.gelu_erf : ref.gelu_tanh)(x, NULL, 2 * STEPS + 8, want);
-            (kind == 0 ? kernels.gelu_erf : kernels.gelu_tanh)(x, NULL, 2 * STEPS + 8, have);
-            for (int32_t i = 0; i < 2 * STEPS + 8; i++) {
-                check_near(kind == 0 ? "gelu_erf" : "gelu_tanh", &kernels, i, (double)have[i],
-                    (double)want[i], 4 * UNIT * fabs((double)x[i]));
-            }
+    for (int kind = 0; kind < 2; kind++) {
+        (kind == 0 ? ref.gelu_erf : ref.gelu_tanh)(x, NULL, 2 * STEPS + 8, want);
+        (kind == 0 ? kernels->gelu_erf : kernels->gelu_tanh)(x, NULL, 2 * STEPS + 8, have);
+        for (int32_t i = 0; i < 2 * STEPS + 8; i++) {
+            check_near(kind == 0 ? "gelu_erf" : "gelu_tanh", kernels, i, (double)have[i],
+                (double)want[i], 4 * UNIT * fabs((double)x[i]));
         }
     }
 }
 
 /* ---- the two x86 rungs ---------------------------------------------------------------------- */
 
-static void twins_give_the_same_bits(void **state)
+static void twins_give_the_same_bits(
+    struct check_random *random, const struct kernels *avx2, const struct kernels *avx512)
 {
-    (void)state;
     static float x[LONGEST], y[LONGEST], want[LONGEST], have[LONGEST];
-    struct check_random random = check_random_open();
-    struct kernels avx2, avx512;
-    if (!check_twins(&avx2, &avx512)) {
-        print_message("skipped: no AVX-512\n");
-        skip();
-    }
     for (int32_t i = 0; length_at(i) > 0; i++) {
         const int32_t count = length_at(i);
         const size_t bytes = (size_t)count * sizeof(float);
-        check_random_floats(&random, x, (size_t)count);
-        check_random_floats(&random, y, (size_t)count);
-        avx2.layer_norm(x, y, x, 1e-12f, count, want);
-        avx512.layer_norm(x, y, x, 1e-12f, count, have);
+        check_random_floats(random, x, (size_t)count);
+        check_random_floats(random, y, (size_t)count);
+        avx2->layer_norm(x, y, x, 1e-12f, count, want);
+        avx512->layer_norm(x, y, x, 1e-12f, count, have);
         assert_memory_equal(want, have, bytes);
-        avx2.gelu_erf(x, y, count, want);
-        avx512.gelu_erf(x, y, count, have);
+        avx2->gelu_erf(x, y, count, want);
+        avx512->gelu_erf(x, y, count, have);
         assert_memory_equal(want, have, bytes);
-        avx2.gelu_tanh(x, y, count, want);
-        avx512.gelu_tanh(x, y, count, have);
+        avx2->gelu_tanh(x, y, count, want);
+        avx512->gelu_tanh(x, y, count, have);
         assert_memory_equal(want, have, bytes);
     }
 }
@@ -201,10 +181,10 @@ static void twins_give_the_same_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layer_norm_is_within_rounding),
-        cmocka_unit_test(gelu_is_within_rounding),
-        cmocka_unit_test(gelu_of_every_size),
-        cmocka_unit_test(twins_give_the_same_bits),
+        RUNG_TEST(layer_norm_is_within_rounding, check_wants_any),
+        RUNG_TEST(gelu_is_within_rounding, check_wants_any),
+        RUNG_TEST(gelu_of_every_size, check_wants_any),
+        TWIN_TEST(twins_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

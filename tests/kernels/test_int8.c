@@ -20,87 +20,28 @@
 #include <string.h>
 #include <math.h>
 #include <cmocka.h>
-#include "engine/base/threads.h"
 #include "engine/kernels/int8_row.h"
 #include "engine/kernels/tensor_integers.h"
-#include "tests/kernels/kernel_check.h"
-
-enum { ROWS_MAX = 64 };
+#include "tests/kernels/product_check.h"
 
 static const enum tensor_type block_types[] = {TENSOR_Q8_0, TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0,
     TENSOR_Q5_1, TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_Q6_K};
 
-struct int8_case {
-    enum tensor_type type;
-    int32_t outputs, inputs, rows;
-    unsigned char *file;
-    struct packed packed;
-    float *x;           /* [rows, inputs] */
-    unsigned char *x_8; /* the same prepared by the reference */
-    struct activation activation;
-    float *y; /* [rows, y_stride] */
-    size_t y_stride, y_bytes;
-};
-
-static void prepare(struct int8_case *c, const struct kernels *kernels)
-{
-    for (int32_t r = 0; r < c->rows; r++) {
-        kernels->quantize(c->x + (size_t)r * (size_t)c->inputs, c->inputs,
-            c->x_8 + (size_t)r * int8_row_bytes(c->inputs));
-    }
-}
-
-static struct int8_case open_case(struct check_random *random, enum tensor_type type,
-    int32_t outputs, int32_t inputs, int32_t rows)
+/* All rungs read the panels of the reference. */
+static struct product open_int8(struct check_random *random, enum tensor_type type, int32_t outputs,
+    int32_t inputs, int32_t rows)
 {
     const struct kernels ref = check_rung("ref");
-    struct int8_case c = {
-        .type = type,
-        .outputs = outputs,
-        .inputs = inputs,
-        .rows = rows,
-        .y_stride = (size_t)outputs + (size_t)check_random_int(random, 0, 5),
-    };
-    size_t bytes = 0;
-    assert_true(tensor_type_bytes(type, (size_t)outputs * (size_t)inputs, &bytes));
-    c.file = check_alloc(bytes, 1);
-    check_random_blocks(random, type, (size_t)outputs * (size_t)inputs, c.file);
-    c.packed = check_pack(random, &ref, type, outputs, inputs, c.file);
-    c.x = check_alloc((size_t)rows * (size_t)inputs * sizeof(float), 4);
-    check_random_floats(random, c.x, (size_t)rows * (size_t)inputs);
-    c.x_8 = check_alloc((size_t)rows * int8_row_bytes(inputs), 0);
-    prepare(&c, &ref);
-    c.activation =
-        (struct activation){ACTIVATION_INT8, rows, inputs, int8_row_bytes(inputs), c.x_8};
-    c.y_bytes = ((size_t)(rows - 1) * c.y_stride + (size_t)outputs) * sizeof(float);
-    c.y = check_alloc(c.y_bytes, 4);
-    return c;
-}
-
-static void close_case(struct int8_case *c)
-{
-    check_free(c->file);
-    check_free(c->packed.data);
-    check_free(c->x);
-    check_free(c->x_8);
-    check_free(c->y);
+    return product_open(random, &ref, ACTIVATION_INT8, type, outputs, inputs, rows);
 }
 
 static int32_t random_inputs(struct check_random *random, enum tensor_type type)
 {
-    const int32_t block = tensor_type_block(type);
-    return block * check_random_int(random, 1, block == 32 ? 40 : 6);
-}
-
-static void multiply(const struct kernels *kernels, struct int8_case *c)
-{
-    memset(c->y, 0xff, c->y_bytes);
-    kernels->linear_int8(
-        &c->packed, &c->activation, 0, c->rows, 0, c->packed.panels, c->y, c->y_stride);
+    return product_inputs(random, type, 40, 6);
 }
 
 /* The file's block of an output that holds `input`. */
-static const unsigned char *block_of(const struct int8_case *c, int32_t output, int32_t input)
+static const unsigned char *block_of(const struct product *c, int32_t output, int32_t input)
 {
     const int32_t block = tensor_type_block(c->type);
     const size_t blocks = (size_t)output * (size_t)(c->inputs / block) + (size_t)(input / block);
@@ -186,27 +127,19 @@ static void check_row(const float *x, int32_t inputs, const unsigned char *row)
     }
 }
 
-static void every_rung_prepares_the_same_row(void **state)
+static void every_rung_prepares_the_same_row(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     enum { INPUTS = 32 * 200 };
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
     float *x = check_alloc(INPUTS * sizeof(float), 4);
     unsigned char *want = check_alloc(int8_row_bytes(INPUTS), 0);
     unsigned char *have = check_alloc(int8_row_bytes(INPUTS), 0);
-    fill_blocks(&random, x, INPUTS);
+    fill_blocks(random, x, INPUTS);
     ref.quantize(x, INPUTS, want);
     check_row(x, INPUTS, want);
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        if (kernels.quantize == NULL) {
-            continue;
-        }
-        memset(have, 0xff, int8_row_bytes(INPUTS));
-        kernels.quantize(x, INPUTS, have);
-        assert_memory_equal(have, want, int8_row_bytes(INPUTS));
-    }
+    kernels->quantize(x, INPUTS, have);
+    assert_memory_equal(have, want, int8_row_bytes(INPUTS));
     check_free(x);
     check_free(want);
     check_free(have);
@@ -219,13 +152,13 @@ struct expected {
     double sum, size, exact, lost;
 };
 
-static struct expected expect(const struct int8_case *c, int32_t row, int32_t output)
+static struct expected expect(const struct product *c, int32_t row, int32_t output)
 {
     struct expected e = {0};
     const int32_t count = tensor_integers_group(c->type);
     const int8_t *q = int8_row_at(&c->activation, row);
     const struct int8_block *blocks = int8_row_blocks(q, c->inputs);
-    const float *x = c->x + (size_t)row * (size_t)c->inputs;
+    const float *x = c->x + (size_t)row * c->x_stride;
     for (int32_t from = 0; from < c->inputs; from += count) {
         struct tensor_group group;
         const struct int8_block *block = &blocks[from / INT8_BLOCK];
@@ -253,10 +186,10 @@ static void the_reference_is_within_rounding(void **state)
     struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
     for (size_t t = 0; t < ARRAY_COUNT(block_types); t++) {
-        struct int8_case c =
-            open_case(&random, block_types[t], 40, random_inputs(&random, block_types[t]), 5);
+        struct product c =
+            open_int8(&random, block_types[t], 40, random_inputs(&random, block_types[t]), 5);
         const double gamma = check_gamma(2 * (c.inputs / tensor_integers_group(c.type)) + 2);
-        multiply(&ref, &c);
+        product_run(&ref, &c);
         for (int32_t r = 0; r < c.rows; r++) {
             for (int32_t o = 0; o < c.outputs; o++) {
                 const struct expected e = expect(&c, r, o);
@@ -269,154 +202,94 @@ static void the_reference_is_within_rounding(void **state)
                 }
             }
         }
-        close_case(&c);
+        product_close(&c);
     }
 }
 
-static void compare_rungs(struct int8_case *c, const char *what)
+static void compare_with_reference(
+    const struct kernels *kernels, struct product *c, const char *what)
 {
     const struct kernels ref = check_rung("ref");
     float *want = check_alloc(c->y_bytes, 0);
-    multiply(&ref, c);
+    product_run(&ref, c);
     memcpy(want, c->y, c->y_bytes);
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        if (kernels.linear_int8 == NULL) {
-            continue;
-        }
-        multiply(&kernels, c);
-        if (memcmp(c->y, want, c->y_bytes) != 0) {
-            fail_msg("%s %s [%d, %d] %d rows, %s: not the reference's bits", *name,
-                tensor_type_word(c->type), c->outputs, c->inputs, c->rows, what);
-        }
+    product_run(kernels, c);
+    if (memcmp(c->y, want, c->y_bytes) != 0) {
+        fail_msg("%s %s [%d, %d] %d rows, %s: not the reference's bits", kernels->name,
+            tensor_type_word(c->type), c->outputs, c->inputs, c->rows, what);
     }
     check_free(want);
 }
 
-static void every_rung_gives_the_same_bits(void **state)
+static void every_rung_gives_the_same_bits(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    struct check_random random = check_random_open();
     for (size_t t = 0; t < ARRAY_COUNT(block_types); t++) {
         for (int32_t repeat = 0; repeat < 12; repeat++) {
-            const int32_t rows = repeat < 9 ? repeat + 1 : check_random_int(&random, 10, 40);
-            struct int8_case c = open_case(&random, block_types[t],
-                check_random_int(&random, 1, 150), random_inputs(&random, block_types[t]), rows);
-            compare_rungs(&c, "random");
-            close_case(&c);
+            const int32_t rows = repeat < 9 ? repeat + 1 : check_random_int(random, 10, 40);
+            struct product c = open_int8(random, block_types[t], check_random_int(random, 1, 150),
+                random_inputs(random, block_types[t]), rows);
+            compare_with_reference(kernels, &c, "random");
+            product_close(&c);
         }
+    }
+}
+
+/* Every quant of the file's blocks becomes `fill`; scales and minima stay. */
+static void fill_quants(struct product *c, unsigned char fill)
+{
+    const size_t block_bytes = tensor_type_block_bytes(c->type);
+    const size_t blocks = (size_t)c->outputs * (size_t)(c->inputs / tensor_type_block(c->type));
+    const bool at_end = c->type == TENSOR_Q6_K;
+    const size_t head = at_end ? 0 : tensor_integers_minima(c->type) ? 4 : 2;
+    for (size_t b = 0; b < blocks; b++) {
+        memset(c->file + b * block_bytes + head, fill, block_bytes - head - (at_end ? 2 : 0));
     }
 }
 
 /* Quants at both ends of their range, inputs all of the greatest size: the sums that would pass 16
  * bits, were they added carelessly. */
-static void extremes_do_not_overflow(void **state)
+static void extremes_do_not_overflow(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
+    enum { OUTPUTS = 16, INPUTS = 512, ROWS = 6 };
     static const unsigned char fills[] = {0x00, 0xff, 0x80, 0x7f, 0x0f, 0xf0};
-    struct check_random random = check_random_open();
+    const struct kernels ref = check_rung("ref");
     for (size_t t = 0; t < ARRAY_COUNT(block_types); t++) {
-        const enum tensor_type type = block_types[t];
-        const struct kernels ref = check_rung("ref");
         for (size_t f = 0; f < ARRAY_COUNT(fills); f++) {
-            struct int8_case c = open_case(&random, type, 16, 512, 6);
-            const size_t block_bytes = tensor_type_block_bytes(type);
-            for (size_t b = 0; b < 16 * 512 / (size_t)tensor_type_block(type); b++) {
-                unsigned char *block = c.file + b * block_bytes;
-                const unsigned char halves[4] = {block[0], block[1], block[2], block[3]};
-                const unsigned char last[2] = {block[block_bytes - 2], block[block_bytes - 1]};
-                const bool at_end = type == TENSOR_Q6_K;
-                const size_t kept = at_end ? 0 : tensor_integers_minima(type) ? 4 : 2;
-                memset(block, fills[f], block_bytes);
-                memcpy(block, halves, kept);
-                if (at_end) {
-                    memcpy(block + block_bytes - 2, last, 2);
-                }
-            }
-            ref.pack(&c.packed, 0, 16, c.file);
-            for (int32_t i = 0; i < 6 * 512; i++) {
-                const int32_t row = i / 512;
+            struct product c = open_int8(random, block_types[t], OUTPUTS, INPUTS, ROWS);
+            fill_quants(&c, fills[f]);
+            ref.pack(&c.packed, 0, OUTPUTS, c.file);
+            for (int32_t i = 0; i < ROWS * INPUTS; i++) {
+                const int32_t row = i / INPUTS;
                 const bool negative =
                     row == 1 || (row == 2 && i % 2 == 0) || (row == 3 && i % 3 == 0);
-                c.x[i] = negative ? -1.0f : 1.0f;
+                c.x[(size_t)row * c.x_stride + (size_t)(i % INPUTS)] = negative ? -1.0f : 1.0f;
             }
-            prepare(&c, &ref);
-            compare_rungs(&c, "extremes");
+            product_prepare(&c);
+            compare_with_reference(kernels, &c, "extremes");
             c.rows = c.activation.rows = 2;
-            c.y_bytes = (c.y_stride + 16) * sizeof(float);
-            compare_rungs(&c, "extremes");
-            close_case(&c);
+            c.y_bytes = (c.y_stride + OUTPUTS) * sizeof(float);
+            compare_with_reference(kernels, &c, "extremes");
+            product_close(&c);
         }
     }
 }
 
 /* ---- company -------------------------------------------------------------------------------- */
 
-struct share {
-    const struct kernels *kernels;
-    struct int8_case *c;
-    int32_t rows_each, panels_each, row_chunks;
-};
-
-static void run_share(void *context, int32_t chunk, int32_t thread)
+static void bits_do_not_depend_on_company(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)thread;
-    const struct share *share = context;
-    struct int8_case *c = share->c;
-    const int32_t row = chunk % share->row_chunks * share->rows_each;
-    const int32_t panel = chunk / share->row_chunks * share->panels_each;
-    share->kernels->linear_int8(&c->packed, &c->activation, row,
-        MIN(row + share->rows_each, c->rows), panel,
-        MIN(panel + share->panels_each, c->packed.panels), c->y, c->y_stride);
-}
-
-static void check_split(const struct kernels *kernels, struct int8_case *c, struct threads *threads,
-    int32_t rows_each, int32_t panels_each, const float *want)
-{
-    struct share share = {
-        kernels, c, rows_each, panels_each, (c->rows + rows_each - 1) / rows_each};
-    const int32_t panel_chunks = (c->packed.panels + panels_each - 1) / panels_each;
-    memset(c->y, 0xff, c->y_bytes);
-    threads_run(threads, share.row_chunks * panel_chunks, run_share, &share);
-    if (memcmp(c->y, want, c->y_bytes) != 0) {
-        fail_msg("%s %s [%d, %d]: %d rows x %d panels a call change bits", kernels->name,
-            tensor_type_word(c->type), c->outputs, c->inputs, rows_each, panels_each);
+    for (size_t t = 0; t < ARRAY_COUNT(block_types); t++) {
+        struct product c = open_int8(random, block_types[t], 7 * 16 + 5,
+            random_inputs(random, block_types[t]), PRODUCT_ROWS);
+        product_check_company(kernels, &c);
+        product_close(&c);
     }
-}
-
-static void bits_do_not_depend_on_company(void **state)
-{
-    (void)state;
-    struct check_random random = check_random_open();
-    struct threads *threads = NULL;
-    assert_int_equal(threads_open(3, &threads), ERR_OK);
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        if (kernels.linear_int8 == NULL || strcmp(*name, "ref") == 0) {
-            continue;
-        }
-        for (size_t t = 0; t < ARRAY_COUNT(block_types); t++) {
-            struct int8_case c = open_case(&random, block_types[t], 7 * 16 + 5,
-                random_inputs(&random, block_types[t]), ROWS_MAX);
-            multiply(&kernels, &c);
-            float *want = check_alloc(c.y_bytes, 0);
-            memcpy(want, c.y, c.y_bytes);
-            for (int32_t rows_each = 1; rows_each <= ROWS_MAX; rows_each++) {
-                check_split(&kernels, &c, threads, rows_each, c.packed.panels, want);
-            }
-            for (int32_t panels_each = 1; panels_each < c.packed.panels; panels_each++) {
-                check_split(&kernels, &c, threads, 1 + panels_each * 3, panels_each, want);
-            }
-            check_split(&kernels, &c, threads, 1, 1, want);
-            check_free(want);
-            close_case(&c);
-        }
-    }
-    threads_close(threads);
 }
 
 /* Past every constant of the blocking: rows of a block and inputs of a tile. */
-static void many_rows_and_long_rows(void **state)
+static void many_rows_and_long_rows(struct check_random *random, const struct kernels *kernels)
 {
     static const struct {
         enum tensor_type type;
@@ -427,26 +300,30 @@ static void many_rows_and_long_rows(void **state)
         {TENSOR_Q6_K, 17, 1024 + 256, 133},
         {TENSOR_Q4_K, 17, 32768 + 256, 2},
     };
-    (void)state;
-    struct check_random random = check_random_open();
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++) {
-        struct int8_case c =
-            open_case(&random, shapes[i].type, shapes[i].outputs, shapes[i].inputs, shapes[i].rows);
-        compare_rungs(&c, "blocking");
-        close_case(&c);
+        struct product c =
+            open_int8(random, shapes[i].type, shapes[i].outputs, shapes[i].inputs, shapes[i].rows);
+        compare_with_reference(kernels, &c, "blocking");
+        product_close(&c);
     }
+}
+
+/* The reference against itself would say nothing. */
+static bool fast_int8(const struct kernels *kernels)
+{
+    return check_wants_int8(kernels) && check_wants_lanes(kernels);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_the_numbers_of_the_format),
-        cmocka_unit_test(every_rung_prepares_the_same_row),
+        RUNG_TEST(every_rung_prepares_the_same_row, check_wants_int8),
         cmocka_unit_test(the_reference_is_within_rounding),
-        cmocka_unit_test(every_rung_gives_the_same_bits),
-        cmocka_unit_test(extremes_do_not_overflow),
-        cmocka_unit_test(bits_do_not_depend_on_company),
-        cmocka_unit_test(many_rows_and_long_rows),
+        RUNG_TEST(every_rung_gives_the_same_bits, fast_int8),
+        RUNG_TEST(extremes_do_not_overflow, fast_int8),
+        RUNG_TEST(bits_do_not_depend_on_company, fast_int8),
+        RUNG_TEST(many_rows_and_long_rows, fast_int8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

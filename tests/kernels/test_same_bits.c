@@ -31,7 +31,7 @@ static uint64_t hash_of(const float *x, size_t count)
     return hash;
 }
 
-static int wrong;
+static int wrong; /* all are told before the test fails */
 
 static void check_hash(
     const struct kernels *kernels, const char *what, const float *x, size_t count, uint64_t want)
@@ -44,30 +44,11 @@ static void check_hash(
     }
 }
 
-/* Calls check for each rung but the reference, which sums in double, and those that promise
- * nothing. */
-static void each_rung(void (*check)(const struct kernels *kernels))
-{
-    bool any = false;
-    wrong = 0;
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        if (kernels.deterministic && strcmp(*name, "ref") != 0) {
-            check(&kernels);
-            any = true;
-        }
-    }
-    assert_int_equal(wrong, 0);
-    if (!any) {
-        print_message("skipped: this machine has the reference kernels only\n");
-        skip();
-    }
-}
-
 /* ---- products ------------------------------------------------------------------------------- */
 
-static void check_linear(const struct kernels *kernels)
+static void products(struct check_random *unused, const struct kernels *kernels)
 {
+    (void)unused; /* the numbers are fixed */
     enum { ROWS = 9, OUTPUTS = 37, INPUTS_MAX = 512 };
     static const uint64_t want[TENSOR_TYPE_COUNT] = {
         [TENSOR_F32] = 0x0361dcac32ef19b2,
@@ -103,12 +84,7 @@ static void check_linear(const struct kernels *kernels)
         check_free(packed.data);
         check_free(file);
     }
-}
-
-static void products(void **state)
-{
-    (void)state;
-    each_rung(check_linear);
+    assert_int_equal(wrong, 0);
 }
 
 /* ---- attention ------------------------------------------------------------------------------ */
@@ -148,23 +124,20 @@ static void check_attention_of(const struct kernels *kernels, enum kv_type type,
     check_free(page);
 }
 
-static void check_attention(const struct kernels *kernels)
+static void attention(struct check_random *unused, const struct kernels *kernels)
 {
+    (void)unused; /* the numbers are fixed */
     check_attention_of(kernels, KV_F16, 150, 0, REACH_ALL, 0x89ea91ddb12a0b95);
     check_attention_of(kernels, KV_F32, 150, 0.1f, 70, 0xc2e1f9b892d18a3f);
     check_attention_of(kernels, KV_F16, 2 * ATTENTION_PART + 60, 0, REACH_ALL, 0xa86f4a6a20bf4966);
-}
-
-static void attention(void **state)
-{
-    (void)state;
-    each_rung(check_attention);
+    assert_int_equal(wrong, 0);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-static void check_rows(const struct kernels *kernels)
+static void rows(struct check_random *unused, const struct kernels *kernels)
 {
+    (void)unused; /* the numbers are fixed */
     enum { COUNT = 1003, DIMS = 70 };
     struct check_random random = {3};
     float x[COUNT];
@@ -185,20 +158,15 @@ static void check_rows(const struct kernels *kernels)
     kernels->rope(ROPE_INTERLEAVED, x, COUNT / DIMS, DIMS, DIMS, y);
     kernels->rope(ROPE_HALF, x, COUNT / DIMS, DIMS, DIMS - 6, y);
     check_hash(kernels, "rope", x, COUNT, 0xf05ae5b20a2dbbc6);
-}
-
-static void rows(void **state)
-{
-    (void)state;
-    each_rung(check_rows);
+    assert_int_equal(wrong, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),
-        cmocka_unit_test(attention),
-        cmocka_unit_test(rows),
+        RUNG_TEST(products, check_wants_lanes),
+        RUNG_TEST(attention, check_wants_lanes),
+        RUNG_TEST(rows, check_wants_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

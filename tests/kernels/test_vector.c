@@ -147,22 +147,18 @@ static void check_log_sum_exp(struct check_random *random, const struct kernels 
     check_free(x);
 }
 
-static void every_length_is_within_rounding(void **state)
+static void every_length_is_within_rounding(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     static const int32_t long_ones[] = {576, 1536, 4099};
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t i = 1; i <= 73; i++) {
-            const int32_t count = i <= 70 ? i : long_ones[i - 71];
-            check_rms_norm(&random, &ref, &kernels, count);
-            check_silu_mul(&random, &ref, &kernels, count);
-            check_add(&random, &kernels, count);
-            check_rope(&random, &ref, &kernels, 2 * ((count + 1) / 2));
-            check_log_sum_exp(&random, &ref, &kernels, count);
-        }
+    for (int32_t i = 1; i <= 73; i++) {
+        const int32_t count = i <= 70 ? i : long_ones[i - 71];
+        check_rms_norm(random, &ref, kernels, count);
+        check_silu_mul(random, &ref, kernels, count);
+        check_add(random, kernels, count);
+        check_rope(random, &ref, kernels, 2 * ((count + 1) / 2));
+        check_log_sum_exp(random, &ref, kernels, count);
     }
 }
 
@@ -204,19 +200,13 @@ static void check_same_bits(struct check_random *random, const struct kernels *a
     check_free(have);
 }
 
-static void twins_give_the_same_bits(void **state)
+static void twins_give_the_same_bits(
+    struct check_random *random, const struct kernels *avx2, const struct kernels *avx512)
 {
-    (void)state;
-    struct check_random random = check_random_open();
-    struct kernels avx2, avx512;
-    if (!check_twins(&avx2, &avx512)) {
-        print_message("skipped: no AVX-512\n");
-        skip();
-    }
     for (int32_t count = 1; count <= 200; count++) {
-        check_same_bits(&random, &avx2, &avx512, count);
+        check_same_bits(random, avx2, avx512, count);
     }
-    check_same_bits(&random, &avx2, &avx512, 4099);
+    check_same_bits(random, avx2, avx512, 4099);
 }
 
 /* ---- the same bits at every address ---------------------------------------------------------- */
@@ -252,116 +242,95 @@ static void answer(const struct kernels *kernels, const float *x, const float *y
 }
 
 /* Rows of a batch lie at any address when a width is odd: where a row lies must not show. */
-static void bits_do_not_depend_on_the_address(void **state)
+static void bits_do_not_depend_on_the_address(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     static const int32_t counts[] = {1, 7, 8, 15, 17, 31, 33, 64, 65, 129, 300, 577, 1100};
     static struct answers want, have;
-    struct check_random random = check_random_open();
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            float *x = floats(&random, counts[i], 20);
-            float *y = floats(&random, counts[i], 2);
-            memset(&want, 0, sizeof want);
-            memset(&have, 0, sizeof have);
-            answer(&kernels, x, y, counts[i], 0, &want);
-            for (int32_t shift = 1; shift < ADDRESSES; shift++) {
-                answer(&kernels, x, y, counts[i], shift, &have);
-                assert_memory_equal(&want, &have, sizeof want);
-            }
-            check_free(x);
-            check_free(y);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *x = floats(random, counts[i], 20);
+        float *y = floats(random, counts[i], 2);
+        memset(&want, 0, sizeof want);
+        memset(&have, 0, sizeof have);
+        answer(kernels, x, y, counts[i], 0, &want);
+        for (int32_t shift = 1; shift < ADDRESSES; shift++) {
+            answer(kernels, x, y, counts[i], shift, &have);
+            assert_memory_equal(&want, &have, sizeof want);
         }
+        check_free(x);
+        check_free(y);
     }
 }
 
 /* ---- scans ---------------------------------------------------------------------------------- */
 
 /* Few different values, so that ties are common; NaN and infinities among them. */
-static void argmax_is_the_reference(void **state)
+static void argmax_is_the_reference(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     static const float values[] = {-INFINITY, -1, -0.0f, 0.0f, 1, 2, INFINITY, NAN};
-    struct check_random random = check_random_open();
     const struct kernels ref = check_rung("ref");
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int repeat = 0; repeat < 3000; repeat++) {
-            const int32_t count = check_random_int(&random, 1, 90);
-            const int32_t low = check_random_int(&random, 0, 7);
-            const int32_t high = check_random_int(&random, low, 7);
-            float *x = floats(&random, count, 0);
-            for (int32_t i = 0; i < count; i++) {
-                x[i] = values[check_random_int(&random, low, high)];
-            }
-            assert_int_equal(kernels.argmax(x, count), ref.argmax(x, count));
-            check_free(x);
+    for (int repeat = 0; repeat < 3000; repeat++) {
+        const int32_t count = check_random_int(random, 1, 90);
+        const int32_t low = check_random_int(random, 0, 7);
+        const int32_t high = check_random_int(random, low, 7);
+        float *x = floats(random, count, 0);
+        for (int32_t i = 0; i < count; i++) {
+            x[i] = values[check_random_int(random, low, high)];
         }
+        assert_int_equal(kernels->argmax(x, count), ref.argmax(x, count));
+        check_free(x);
     }
 }
 
-static void argmax_of_few(void **state)
+static void argmax_of_few(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        assert_int_equal(kernels.argmax((const float[]){NAN, NAN}, 2), 0);
-        assert_int_equal(kernels.argmax((const float[]){NAN, -INFINITY, -INFINITY}, 3), 1);
-        assert_int_equal(kernels.argmax((const float[]){-0.0f, 0.0f}, 2), 0);
-        assert_int_equal(kernels.argmax((const float[]){1, 3, 3, 2}, 4), 1);
-    }
+    assert_int_equal(kernels->argmax((const float[]){NAN, NAN}, 2), 0);
+    assert_int_equal(kernels->argmax((const float[]){NAN, -INFINITY, -INFINITY}, 3), 1);
+    assert_int_equal(kernels->argmax((const float[]){-0.0f, 0.0f}, 2), 0);
+    assert_int_equal(kernels->argmax((const float[]){1, 3, 3, 2}, 4), 1);
 }
 
-static void one_number_that_is_not_finite(void **state)
+static void one_number_that_is_not_finite(
+    struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
     static const float bad[] = {INFINITY, -INFINITY, NAN};
-    struct check_random random = check_random_open();
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        for (int32_t count = 1; count <= 70; count++) {
-            float *x = floats(&random, count, 1);
-            x[0] = 3.4028234e38f;
-            assert_true(kernels.all_finite(x, count));
-            for (int32_t i = 0; i < count; i++) {
-                const float kept = x[i];
-                for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
-                    x[i] = bad[b];
-                    assert_false(kernels.all_finite(x, count));
-                }
-                x[i] = kept;
+    for (int32_t count = 1; count <= 70; count++) {
+        float *x = floats(random, count, 1);
+        x[0] = 3.4028234e38f;
+        assert_true(kernels->all_finite(x, count));
+        for (int32_t i = 0; i < count; i++) {
+            const float kept = x[i];
+            for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+                x[i] = bad[b];
+                assert_false(kernels->all_finite(x, count));
             }
-            check_free(x);
+            x[i] = kept;
         }
+        check_free(x);
     }
 }
 
-static void log_sum_exp_of_infinities(void **state)
+static void log_sum_exp_of_infinities(struct check_random *random, const struct kernels *kernels)
 {
-    (void)state;
-    for (const char *const *name = kernels_available(); *name != NULL; name++) {
-        const struct kernels kernels = check_rung(*name);
-        assert_true(kernels.log_sum_exp((const float[]){-INFINITY, -INFINITY}, 2) == -INFINITY);
-        assert_true(kernels.log_sum_exp((const float[]){INFINITY, 1}, 2) == INFINITY);
-        assert_true(isnan(kernels.log_sum_exp((const float[]){1, NAN, 2}, 3)));
-        assert_true(isnan(kernels.log_sum_exp((const float[]){NAN, INFINITY}, 2)));
-        assert_true(isnan(kernels.log_sum_exp((const float[]){NAN, -INFINITY}, 2)));
-        assert_true(kernels.log_sum_exp((const float[]){-INFINITY, 5}, 2) == 5);
-        assert_true(kernels.log_sum_exp((const float[]){1000, -1000}, 2) == 1000);
-    }
+    assert_true(kernels->log_sum_exp((const float[]){-INFINITY, -INFINITY}, 2) == -INFINITY);
+    assert_true(kernels->log_sum_exp((const float[]){INFINITY, 1}, 2) == INFINITY);
+    assert_true(isnan(kernels->log_sum_exp((const float[]){1, NAN, 2}, 3)));
+    assert_true(isnan(kernels->log_sum_exp((const float[]){NAN, INFINITY}, 2)));
+    assert_true(isnan(kernels->log_sum_exp((const float[]){NAN, -INFINITY}, 2)));
+    assert_true(kernels->log_sum_exp((const float[]){-INFINITY, 5}, 2) == 5);
+    assert_true(kernels->log_sum_exp((const float[]){1000, -1000}, 2) == 1000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_length_is_within_rounding),
-        cmocka_unit_test(twins_give_the_same_bits),
-        cmocka_unit_test(bits_do_not_depend_on_the_address),
-        cmocka_unit_test(argmax_is_the_reference),
-        cmocka_unit_test(argmax_of_few),
-        cmocka_unit_test(one_number_that_is_not_finite),
-        cmocka_unit_test(log_sum_exp_of_infinities),
+        RUNG_TEST(every_length_is_within_rounding, check_wants_any),
+        TWIN_TEST(twins_give_the_same_bits),
+        RUNG_TEST(bits_do_not_depend_on_the_address, check_wants_any),
+        RUNG_TEST(argmax_is_the_reference, check_wants_any),
+        RUNG_TEST(argmax_of_few, check_wants_any),
+        RUNG_TEST(one_number_that_is_not_finite, check_wants_any),
+        RUNG_TEST(log_sum_exp_of_infinities, check_wants_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
