@@ -204,12 +204,7 @@ static void open_run(struct sim *sim)
         .reserve_tokens = roll(&memory, 3) * roll(&memory, 40),
         .reuse_pages = roll(&memory, 2) * roll(&memory, pages + 1),
         .threads = sim->threads,
-        .tools = {.tokenizer = sim->tokenizer,
-            .kernels = sim->kernels,
-            .vocab = FAKE_VOCAB,
-            .hidden = FAKE_HIDDEN,
-            .ends = sim->ends,
-            .end_count = tokenizer_ends(sim->tokenizer, sim->ends)},
+        .tools = fake_network_tools(sim->tokenizer, sim->kernels, sim->ends),
     };
     struct sched_host host = {.context = sim,
         .units = FAKE_UNITS,

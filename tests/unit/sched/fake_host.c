@@ -71,12 +71,7 @@ static void open_host(struct fake_host *host, int32_t sequences, int32_t page_co
         .reuse_pages = reuse_pages,
         .reserve_tokens = reserve_tokens,
         .threads = host->threads,
-        .tools = {.tokenizer = host->tokenizer,
-            .kernels = &host->kernels,
-            .vocab = FAKE_VOCAB,
-            .hidden = FAKE_HIDDEN,
-            .ends = host->ends,
-            .end_count = tokenizer_ends(host->tokenizer, host->ends)},
+        .tools = fake_network_tools(host->tokenizer, &host->kernels, host->ends),
     };
     struct sched_host door = {.context = host,
         .units = FAKE_UNITS,

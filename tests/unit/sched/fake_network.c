@@ -38,6 +38,19 @@ static void PRINTF_LIKE(2, 3) broken(struct fake_network *network, const char *f
     }
 }
 
+struct seq_tools fake_network_tools(const struct tokenizer *tokenizer,
+    const struct kernels *kernels, int32_t ends[LIMIT_END_TOKENS])
+{
+    return (struct seq_tools){
+        .tokenizer = tokenizer,
+        .kernels = kernels,
+        .vocab = FAKE_VOCAB,
+        .hidden = FAKE_HIDDEN,
+        .ends = ends,
+        .end_count = tokenizer_ends(tokenizer, ends),
+    };
+}
+
 enum err fake_network_pages(struct pages *pages, int32_t count)
 {
     return pages_open(pages, KV_F32, FAKE_LAYERS, 1, HEAD_DIM, FAKE_PAGE_SLOTS, count);

@@ -16,6 +16,7 @@
 #define TESTS_UNIT_SCHED_FAKE_NETWORK_H
 
 #include "engine/model/model.h"
+#include "engine/sched/seq.h"
 #include "tests/unit/sched/fake_vocab.h"
 
 enum {
@@ -31,6 +32,9 @@ struct fake_network {
     char broken[160];     /* "" = nothing wrong so far */
 };
 
+/* What its sequences are given; `ends` is filled and must live as long. */
+struct seq_tools fake_network_tools(const struct tokenizer *tokenizer,
+    const struct kernels *kernels, int32_t ends[LIMIT_END_TOKENS]);
 /* A pool whose slots hold the network's records. */
 MUST_USE enum err fake_network_pages(struct pages *pages, int32_t count);
 /* model_forward and model_logits (engine/model/model.h) of this network. */

@@ -13,9 +13,9 @@
 #include <string.h>
 #include "engine/engine.h"
 #include "tests/unit/sched/fake_host.h"
-#include "tests/unit/sched/random_plan.h"
+#include "tests/unit/sched/random_round.h"
 
-enum { ROUND_JOBS = 24, CONTEXT_PAGES = FAKE_CONTEXT / FAKE_PAGE_SLOTS };
+enum { CONTEXT_PAGES = FAKE_CONTEXT / FAKE_PAGE_SLOTS };
 
 static struct engine_stats stats_of(const struct fake_host *host)
 {
@@ -50,39 +50,18 @@ static void add_stats(struct engine_stats *sum, const struct fake_host *host)
 static void round_together(uint64_t seed, struct engine_stats *sum)
 {
     struct dice dice = {.seed = seed};
-    struct random_plan *plans = calloc(ROUND_JOBS, sizeof *plans);
-    struct job *alone[ROUND_JOBS], *together[ROUND_JOBS];
     struct fake_host plain, shared;
     fake_host_open_cache(&plain, 1, CONTEXT_PAGES, 256, 1, 0, FAKE_CONTEXT);
     int32_t pages = CONTEXT_PAGES + roll(&dice, CONTEXT_PAGES);
     fake_host_open_cache(&shared, 3 + roll(&dice, 12), pages, 8 + roll(&dice, 80),
         1 + roll(&dice, 3), roll(&dice, pages + 1), 1 + roll(&dice, 12));
-    for (int32_t i = 0; i < ROUND_JOBS; i++) {
-        related_plan(&plans[i], &dice, FAKE_VOCAB);
-        alone[i] = fake_job(&plain);
-        alone[i]->plan = plans[i].plan;
-        fake_job_submit(&plain, alone[i]);
-        fake_host_run(&plain, 2000);
-        together[i] = fake_job(&shared);
-        together[i]->plan = plans[i].plan;
-        fake_job_submit(&shared, together[i]);
-        if (roll(&dice, 3) == 0 && scheduler_busy(shared.scheduler)) {
-            (void)scheduler_step(shared.scheduler); /* arrivals spread over the steps */
-        }
-    }
-    fake_host_run(&shared, 20000);
-    for (int32_t i = 0; i < ROUND_JOBS; i++) {
-        assert_same_results(alone[i], together[i]);
-        fake_job_free(alone[i]);
-        fake_job_free(together[i]);
-    }
+    random_round(&plain, &shared, &dice, related_plan);
     assert_int_equal(stats_of(&plain).pages_kept, 0);
     assert_at_rest(&plain);
     assert_at_rest(&shared);
     add_stats(sum, &shared);
     fake_host_close(&plain);
     fake_host_close(&shared);
-    free(plans);
 }
 
 static void test_same_alone_and_sharing(void **state)

@@ -14,43 +14,20 @@
 #include <string.h>
 #include "engine/engine.h"
 #include "tests/unit/sched/fake_host.h"
-#include "tests/unit/sched/random_plan.h"
-
-enum { ROUND_JOBS = 24 };
+#include "tests/unit/sched/random_round.h"
 
 /* One round: ROUND_JOBS plans alone on a roomy scheduler, then together on a cramped one. */
 static void round_alone_and_together(uint64_t seed)
 {
     struct dice dice = {.seed = seed};
-    struct random_plan *plans = calloc(ROUND_JOBS, sizeof *plans);
-    struct job *alone[ROUND_JOBS], *together[ROUND_JOBS];
     struct fake_host roomy, cramped;
     fake_host_open(&roomy, 4, 64, 256, 1);
     fake_host_open(&cramped, 2 + roll(&dice, 10), 16 + roll(&dice, 32), 8 + roll(&dice, 80),
         1 + roll(&dice, 3));
-    for (int32_t i = 0; i < ROUND_JOBS; i++) {
-        random_plan(&plans[i], &dice, FAKE_VOCAB);
-        alone[i] = fake_job(&roomy);
-        alone[i]->plan = plans[i].plan;
-        fake_job_submit(&roomy, alone[i]);
-        fake_host_run(&roomy, 2000);
-        together[i] = fake_job(&cramped);
-        together[i]->plan = plans[i].plan;
-        fake_job_submit(&cramped, together[i]);
-        if (roll(&dice, 3) == 0 && scheduler_busy(cramped.scheduler)) {
-            (void)scheduler_step(cramped.scheduler); /* arrivals spread over the steps */
-        }
-    }
-    fake_host_run(&cramped, 20000);
-    for (int32_t i = 0; i < ROUND_JOBS; i++) {
-        assert_same_results(alone[i], together[i]);
-        fake_job_free(alone[i]);
-        fake_job_free(together[i]);
-    }
+    random_round(&roomy, &cramped, &dice, random_plan);
     assert_int_equal(cramped.done_count, ROUND_JOBS);
     fake_host_close(&roomy);
     fake_host_close(&cramped);
-    free(plans);
 }
 
 static void test_same_alone_and_together(void **state)
