@@ -19,9 +19,9 @@
 struct job_place {
     enum service_class service_class;
     struct queue_flow *flow;
-    struct job *next, *previous; /* of the flow, the one that waits longest first */
-    int64_t came_us;
-    int64_t key_us;          /* waits since, with the head start of its priority */
+    struct job *next, *previous; /* of the flow, in order of key_us */
+    int64_t came_us, turn_us;    /* when it came, and when its turn began */
+    int64_t key_us;
     int32_t pending;         /* running sequences of it that have rows to compute */
     uint64_t passed_over_in; /* the step in which nothing can be done for it */
     uint64_t wait_age;       /* its next item waits for sequences older than this; 0 = for none */

@@ -226,6 +226,37 @@ static enum given give(struct scheduler *scheduler, struct seq *seq, double *out
     return give_causal(scheduler, seq, out_cost);
 }
 
+/* What is left of a sequence's prompt. */
+static double rest_us(const struct scheduler *scheduler, const struct seq *seq)
+{
+    if (seq->park != NULL) {
+        double all = (double)seq->park->pass.batch.row_count * scheduler->host.units;
+        return park_cost(scheduler, seq->park) * (1 - (double)seq->park->done / all);
+    }
+    struct load load = budget_rows(seq->stored, rows_due(seq), seq->item->context_count);
+    return budget_share(&scheduler->budget, &load);
+}
+
+double choose_item_us(const struct scheduler *scheduler, const struct plan_item *item)
+{
+    struct load load = budget_rows(0, item->token_count, item->context_count);
+    return budget_share(&scheduler->budget, &load);
+}
+
+/* The job's turn goes on until the item's prompt is through, then the next item has one. */
+static struct queue_turn turn_after(
+    const struct scheduler *scheduler, const struct job *job, double rest_us)
+{
+    if (rest_us >= 1) {
+        return (struct queue_turn){.rest_us = rest_us};
+    }
+    double next_us = 0;
+    if (job->items_started < job->plan.item_count) {
+        next_us = choose_item_us(scheduler, &job->plan.items[job->items_started]);
+    }
+    return (struct queue_turn){.rest_us = next_us, .begins = true};
+}
+
 /* The job's oldest sequence that has rows due and none in this step. */
 static struct seq *pending_seq(struct scheduler *scheduler, const struct job *job)
 {
@@ -285,13 +316,14 @@ static bool serve(struct scheduler *scheduler, struct job *job, int64_t now_us)
     if (starts && !start(scheduler, job, now_us, &seq)) {
         return true;
     }
-    double cost_us = 0;
+    double cost_us = 0, before_us = rest_us(scheduler, seq);
     enum given given = give(scheduler, seq, &cost_us);
     if (given == GIVEN) {
         seq->chosen = true;
         job->place.pending -= !starts;
         scheduler->prompts_chosen = true;
-        queue_served(&scheduler->queue, job, cost_us, now_us);
+        queue_served(&scheduler->queue, job, cost_us,
+            turn_after(scheduler, job, before_us - cost_us), now_us);
     } else {
         job->place.pending += starts;
     }

@@ -91,17 +91,19 @@ static void take_out(struct queue_flow *flow, struct job *job)
     *(after != NULL ? &after->place.previous : &flow->last) = before;
 }
 
-static int64_t key_at(const struct job *job, int64_t now_us)
+static void place(struct job *job, double rest_us)
 {
-    return now_us + (int64_t)job->plan.priority * QUEUE_PRIORITY_US;
+    job->place.key_us = job->place.turn_us + (int64_t)job->plan.priority * QUEUE_PRIORITY_US +
+                        (int64_t)(rest_us * QUEUE_REST);
+    insert(job->place.flow, job);
 }
 
-void queue_add(struct queue *queue, struct job *job, int64_t now_us)
+void queue_add(struct queue *queue, struct job *job, double rest_us, int64_t now_us)
 {
-    job->place = (struct job_place){.service_class = plan_class(&job->plan), .came_us = now_us};
+    job->place = (struct job_place){
+        .service_class = plan_class(&job->plan), .came_us = now_us, .turn_us = now_us};
     job->place.flow = find_flow(queue, class_of(queue, job), job->plan.client);
-    job->place.key_us = key_at(job, now_us);
-    insert(job->place.flow, job);
+    place(job, rest_us);
 }
 
 void queue_remove(struct queue *queue, struct job *job)
@@ -213,13 +215,13 @@ void queue_charge(struct queue *queue, struct job *job, double cost_us)
     job->place.flow->served += cost_us;
 }
 
-void queue_served(struct queue *queue, struct job *job, double cost_us, int64_t now_us)
+void queue_served(
+    struct queue *queue, struct job *job, double cost_us, struct queue_turn turn, int64_t now_us)
 {
-    struct queue_flow *flow = job->place.flow;
     queue_charge(queue, job, cost_us);
-    take_out(flow, job);
-    job->place.key_us = key_at(job, now_us);
-    insert(flow, job);
+    take_out(job->place.flow, job);
+    job->place.turn_us = turn.begins ? now_us : job->place.turn_us;
+    place(job, turn.rest_us);
 }
 
 void queue_pass_over(const struct queue *queue, struct job *job)

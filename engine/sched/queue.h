@@ -3,13 +3,18 @@
  *
  *     class     shares by weight: of two classes that both want rows, each gets cost in proportion
  *     client    equal shares within the class, however many requests each has
- *     job       of one client: the one that waits longest since it came or was last served
+ *     job       of one client: one after the other as they came, short prompts before long ones
  *
  * Classes and clients have a virtual time: the cost they were served, divided by the weight. The
  * least goes next. One that wanted nothing for a while is counted as if it had kept up, so nobody
- * saves up a claim. Within a client a job goes to the end when it is served, so a job of 2,048
- * items takes turns with others item by item; a priority moves it QUEUE_PRIORITY_US a unit, which
- * bounds how far anyone can be overtaken.
+ * saves up a claim.
+ *
+ * Within a client the least key goes next: when the job's turn began, and QUEUE_REST times what is
+ * left to do in it. A turn is the prompt of one item: it begins when the job comes, and anew with
+ * each item, so a job of 2,048 items takes turns with others item by item. Of prompts that came
+ * together one after the other is finished, not all at the end; a short one goes before a long one;
+ * and none waits for later ones longer than QUEUE_REST times what it takes itself. A priority is a
+ * head start of QUEUE_PRIORITY_US a unit.
  *
  * Ageing: whatever the shares say, a job of which nothing has started for QUEUE_AGE_US goes before
  * all others, the oldest first, one a step. So none waits longer than QUEUE_AGE_US and one step for
@@ -25,6 +30,7 @@
 enum {
     QUEUE_AGE_US = 5 * 1000 * 1000,
     QUEUE_PRIORITY_US = 50 * 1000, /* waiting time that one unit of priority is worth */
+    QUEUE_REST = 8,                /* waiting time that a unit of work to do is worth */
 };
 
 /* What cannot start. */
@@ -57,8 +63,15 @@ MUST_USE enum err queue_open(struct queue *queue, int32_t jobs);
 void queue_close(struct queue *queue);
 uint64_t queue_bytes(int32_t jobs);
 
-/* The job joins its class and client; `now_us` is when it came. */
-void queue_add(struct queue *queue, struct job *job, int64_t now_us);
+/* What is to be done in a job's turn. */
+struct queue_turn {
+    double rest_us; /* expected of it */
+    bool begins;    /* with this call */
+};
+
+/* The job joins its class and client; `now_us` is when it came, `rest_us` what its first item takes
+ * before it decodes. */
+void queue_add(struct queue *queue, struct job *job, double rest_us, int64_t now_us);
 void queue_remove(struct queue *queue, struct job *job);
 
 /* A step begins: nothing is held or passed over. */
@@ -67,8 +80,10 @@ void queue_begin(struct queue *queue);
  * place.pending > 0. NULL = none. `oldest` is the oldest job of which nothing has started; NULL =
  * none. */
 struct job *queue_next(struct queue *queue, struct job *oldest, int64_t now_us);
-/* The job got rows worth `cost_us`: class and client are charged, the job goes to the end. */
-void queue_served(struct queue *queue, struct job *job, double cost_us, int64_t now_us);
+/* The job got rows worth `cost_us`, which class and client are charged. `turn`: the rest of its
+ * item, or the next item. */
+void queue_served(
+    struct queue *queue, struct job *job, double cost_us, struct queue_turn turn, int64_t now_us);
 /* Charged without having been chosen: rows that run in every step. */
 void queue_charge(struct queue *queue, struct job *job, double cost_us);
 /* Nothing can be done for the job in this step. */

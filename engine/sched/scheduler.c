@@ -121,7 +121,8 @@ void scheduler_add(struct scheduler *scheduler, struct job *job)
     job->items_left = job->plan.item_count;
     job->items_started = 0;
     scheduler->jobs[scheduler->job_count++] = job;
-    queue_add(&scheduler->queue, job, scheduler->host.now_us(scheduler->host.context));
+    queue_add(&scheduler->queue, job, choose_item_us(scheduler, &job->plan.items[0]),
+        scheduler->host.now_us(scheduler->host.context));
 }
 
 bool scheduler_busy(const struct scheduler *scheduler)

@@ -107,6 +107,8 @@ void sched_pass_add(
 
 /* Fills the pass and sets what each park has to do in this step. */
 void choose_rows(struct scheduler *scheduler);
+/* What the item's prompt is expected to take. */
+double choose_item_us(const struct scheduler *scheduler, const struct plan_item *item);
 
 /* Starts the job's next item; `whole`: all its prompt can run in this step. */
 MUST_USE enum memory_start scheduler_start_item(

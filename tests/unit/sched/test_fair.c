@@ -358,7 +358,7 @@ static void test_shares_of_classes(void **state)
         }
         assert_true(all > 1500);
         for (int32_t c = 0; c < CLASS_COUNT; c++) {
-            int32_t want = all * weights[c] / 61, off = want / (blocks ? 5 : 20) + 2;
+            int32_t want = all * weights[c] / 61, off = want / (blocks ? 5 : 16) + 2;
             assert_in_range(backlog_items(&backlogs[c]), want - off, want + off);
         }
         scheduler_abort(host.scheduler);

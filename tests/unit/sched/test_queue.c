@@ -49,7 +49,7 @@ static struct job *add(enum kind kind, uint64_t client, int32_t items, int32_t p
     struct job *job = &rig.jobs[rig.count++];
     job->plan =
         (struct plan){.kind = kind, .item_count = items, .client = client, .priority = priority};
-    queue_add(&rig.queue, job, rig.now_us);
+    queue_add(&rig.queue, job, 0, rig.now_us);
     return job;
 }
 
@@ -61,7 +61,7 @@ static struct job *serve(struct job *oldest, double cost_us)
     if (job != NULL) {
         job->items_started++;
         rig.served[job - rig.jobs]++;
-        queue_served(&rig.queue, job, cost_us, rig.now_us);
+        queue_served(&rig.queue, job, cost_us, (struct queue_turn){.begins = true}, rig.now_us);
     }
     return job;
 }
@@ -120,7 +120,7 @@ static void test_shares_of_classes(void **state)
         if (c == CLASS_EMBED) { /* many items, and yet not bulk */
             queue_remove(&rig.queue, job);
             job->plan.item_count = 1;
-            queue_add(&rig.queue, job, rig.now_us);
+            queue_add(&rig.queue, job, 0, rig.now_us);
             job->plan.item_count = MANY;
         }
         assert_int_equal(job->place.service_class, c);
@@ -130,7 +130,7 @@ static void test_shares_of_classes(void **state)
         queue_begin(&rig.queue);
         struct job *job = queue_next(&rig.queue, NULL, rig.now_us);
         enum service_class class = job->place.service_class;
-        queue_served(&rig.queue, job, cost[class], rig.now_us);
+        queue_served(&rig.queue, job, cost[class], (struct queue_turn){.begins = true}, rig.now_us);
         served[class] += cost[class];
         all += cost[class];
     }
@@ -141,6 +141,46 @@ static void test_shares_of_classes(void **state)
         double want = all * rig.queue.classes[c].weight / weights;
         assert_true(served[c] > want * 0.99 - 1000 && served[c] < want * 1.01 + 1000);
     }
+    end();
+}
+
+/* One pick in a step of its own, of a job whose prompt then has so much left. */
+static struct job *serve_part(double rest_us)
+{
+    queue_begin(&rig.queue);
+    struct job *job = queue_next(&rig.queue, NULL, rig.now_us);
+    struct queue_turn turn = {.rest_us = rest_us, .begins = rest_us == 0};
+    job->items_started = 1;
+    job->place.pending = rest_us > 0;
+    queue_served(&rig.queue, job, 10, turn, rig.now_us);
+    return job;
+}
+
+static struct job *add_prompt(double rest_us)
+{
+    struct job *job = add(KIND_GENERATE, 1, 1, 0);
+    queue_remove(&rig.queue, job);
+    queue_add(&rig.queue, job, rest_us, rig.now_us);
+    return job;
+}
+
+/* A prompt that is in pieces is finished before one as long that came later begins. A shorter one
+ * goes first, unless the long one has waited QUEUE_REST times what it would take. */
+static void test_one_prompt_after_the_other(void **state)
+{
+    (void)state;
+    begin();
+    struct job *first = add_prompt(30), *second = add_prompt(30);
+    for (double rest_us = 20; rest_us >= 0; rest_us -= 10) {
+        assert_ptr_equal(serve_part(rest_us), first);
+        rig.now_us += 15;
+    }
+    struct job *shorter = add_prompt(20);
+    assert_ptr_equal(serve_part(10), shorter);
+    assert_ptr_equal(serve_part(0), shorter);
+    rig.now_us += QUEUE_REST * 30;
+    (void)add_prompt(20);
+    assert_ptr_equal(serve_part(0), second);
     end();
 }
 
@@ -276,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_first_come_first_served),
+        cmocka_unit_test(test_one_prompt_after_the_other),
         cmocka_unit_test(test_shares_of_classes),
         cmocka_unit_test(test_shares_of_clients),
         cmocka_unit_test(test_many_items_take_turns),
