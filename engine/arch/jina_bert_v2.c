@@ -26,8 +26,8 @@ static enum err load_gate(
     struct layer *layer = &model->layers[l];
     int32_t hidden = model->info.hidden, ffn = model->info.ffn;
     const struct load_matrix apart[] = {
+        {"ffn_up.weight", ffn, hidden, &layer->up.weight}, /* first: it is in files of both kinds */
         {"ffn_gate.weight", ffn, hidden, &layer->gate.weight},
-        {"ffn_up.weight", ffn, hidden, &layer->up.weight},
     };
     const struct load_matrix joined[] = {
         {"ffn_up.weight", ffn, hidden, &layer->gate.weight, 0, 2 * ffn},
