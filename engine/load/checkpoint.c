@@ -150,6 +150,17 @@ static int32_t turned_rows(const struct hub_config *config, int64_t rows)
                                                                       : 0;
 }
 
+static void skip_rows(const struct hub_config *config, struct gguf_tensor *tensor)
+{
+    const int64_t skipped = config->skipped_rows;
+    if (skipped > 0 && tensor->dims == 2 && tensor->shape[1] > skipped) {
+        const size_t bytes = tensor->bytes / (size_t)tensor->shape[1] * (size_t)skipped;
+        tensor->shape[1] -= skipped;
+        tensor->offset += bytes;
+        tensor->bytes -= bytes;
+    }
+}
+
 static enum err put_tensor(
     struct folder *folder, const struct safetensors_tensor *from, int32_t part)
 {
@@ -171,6 +182,9 @@ static enum err put_tensor(
     }
     for (int32_t i = 0; i < from->dims; i++) {
         tensor.shape[i] = from->shape[from->dims - 1 - i];
+    }
+    if (row != NULL && row->skips) {
+        skip_rows(&folder->config, &tensor);
     }
     tensor.less_one = row != NULL && row->less_one;
     if (row != NULL && row->turned && tensor.dims == 2) {

@@ -90,6 +90,7 @@ static enum err check_words(const struct hub_json *json, const struct hub_key *k
 static enum err check_value(const struct hub_json *json, const struct hub_key *key)
 {
     int64_t integer = 0;
+    double real = 0;
     bool flag = false;
     const char *word = "";
     enum err err = ERR_OK;
@@ -98,6 +99,10 @@ static enum err check_value(const struct hub_json *json, const struct hub_key *k
     case HUB_IS_INTEGER:
         err = hub_integer(json, key->name, true, INT64_MIN, INT64_MAX, &integer);
         right = integer == key->number;
+        break;
+    case HUB_IS_REAL:
+        err = hub_real(json, key->name, true, &real);
+        right = real >= key->number && real <= key->number;
         break;
     case HUB_IS_BOOL:
         err = hub_bool(json, key->name, &flag);
@@ -140,6 +145,7 @@ static enum err read_key(struct hub_config *config, const struct hub_key *key)
     case HUB_INFORMS:
     case HUB_READ:
     case HUB_IS_INTEGER:
+    case HUB_IS_REAL:
     case HUB_IS_BOOL:
     case HUB_IS_WORD:
     case HUB_IS_ALL_WORD:
@@ -186,47 +192,50 @@ static enum err read_keys(struct hub_config *config)
 
 /* ---- which network -------------------------------------------------------------------------- */
 
-static enum err check_architecture(struct hub_config *config)
+static enum err get_architecture(const struct hub_json *json, const char **out)
 {
     struct hub_json list;
-    enum err err = hub_inner(&config->json, "architectures", META_JSON_ARRAY, &list);
+    enum err err = hub_inner(json, "architectures", META_JSON_ARRAY, &list);
     if (err != ERR_OK) {
         return err;
     }
     const struct meta_json *first =
         list.value != NULL && meta_json_count(list.value) == 1 ? meta_json_at(list.value, 0) : NULL;
     if (first == NULL || meta_json_type(first) != META_JSON_STRING) {
-        return hub_fail(&config->json, ERR_FORMAT, "architectures", "is no list of one name");
+        return hub_fail(json, ERR_FORMAT, "architectures", "is no list of one name");
     }
-    for (size_t i = 0; i < ARRAY_COUNT(config->network->architectures); i++) {
-        const char *known = config->network->architectures[i];
-        if (known != NULL && strcmp(known, meta_json_string(first)) == 0) {
-            config->headed = strstr(known, "ForCausalLM") != NULL;
-            return ERR_OK;
-        }
-    }
-    return hub_fail(&config->json, ERR_UNSUPPORTED, "architectures", "%.48s is not built in",
-        meta_json_string(first));
+    *out = meta_json_string(first);
+    return ERR_OK;
 }
 
 static enum err find_network(struct hub_config *config)
 {
+    const struct hub_json *json = &config->json;
     const char *type = "";
+    const char *architecture = "";
     char shown[ERR_WHERE_BYTES];
-    enum err err = hub_string(&config->json, "model_type", true, &type);
+    bool known = false;
+    enum err err = hub_string(json, "model_type", true, &type);
+    if (err == ERR_OK) {
+        err = get_architecture(json, &architecture);
+    }
     if (err != ERR_OK) {
         return err;
     }
-    config->network = hub_network_find(type);
+    config->network = hub_network_find(type, architecture, &known);
+    if (config->network == NULL && known) {
+        return hub_fail(
+            json, ERR_UNSUPPORTED, "architectures", "%.48s is not built in", architecture);
+    }
     if (config->network == NULL) {
         return hub_fail(
-            &config->json, ERR_UNSUPPORTED, "model_type", "no network \"%.32s\" is built in", type);
+            json, ERR_UNSUPPORTED, "model_type", "no network \"%.32s\" is built in", type);
     }
+    config->headed = strstr(architecture, "ForCausalLM") != NULL;
     const char *name = config->network->name;
-    hub_shown(&config->json, "model_type", shown);
-    err = gguf_put_string(
-        config->gguf, "general.architecture", shown, name, strlen(name), config->json.info);
-    return err == ERR_OK ? check_architecture(config) : err;
+    hub_shown(json, "model_type", shown);
+    return gguf_put_string(
+        config->gguf, "general.architecture", shown, name, strlen(name), json->info);
 }
 
 /* ---- for every network ---------------------------------------------------------------------- */

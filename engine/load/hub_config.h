@@ -15,11 +15,12 @@ struct hub_config {
     struct hub_json json; /* config.json */
     struct gguf *gguf;
     const struct hub_network *network;
-    bool headed;         /* the architecture ends in a head over the vocabulary */
-    bool tied;           /* which is the embedding */
-    bool encoder;        /* sees both ways unless it says otherwise */
-    int64_t context;     /* put last: other files may lower it */
-    int64_t turned_rows; /* of a head, for names with `turned` */
+    bool headed;          /* the architecture ends in a head over the vocabulary */
+    bool tied;            /* which is the embedding */
+    bool encoder;         /* sees both ways unless it says otherwise */
+    int64_t context;      /* put last: other files may lower it */
+    int64_t turned_rows;  /* of a head, for names with `turned` */
+    int64_t skipped_rows; /* for names with `skips` */
 };
 
 enum hub_use {
@@ -30,6 +31,7 @@ enum hub_use {
     HUB_REAL,    /* -> key */
     /* Asks for arithmetic that is not built unless it has this one value. */
     HUB_IS_INTEGER,
+    HUB_IS_REAL,
     HUB_IS_BOOL,
     HUB_IS_WORD,     /* one of "silu|swish" */
     HUB_IS_ALL_WORD, /* a list of nothing but that word */
@@ -53,8 +55,9 @@ struct hub_network {
     enum err (*read)(struct hub_config *config); /* what a table does not say */
 };
 
-/* NULL when there is no such network. */
-const struct hub_network *hub_network_find(const char *model_type);
+/* NULL when there is none; *out_known = there is one of this model_type. */
+const struct hub_network *hub_network_find(
+    const char *model_type, const char *architecture, bool *out_known);
 /* Keys of every network. NULL when none has this name. */
 const struct hub_key *hub_common_find(const char *name);
 

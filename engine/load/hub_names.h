@@ -15,6 +15,7 @@ struct hub_name {
     const char *theirs; /* without the prefix */
     bool turned;        /* rows of a head are rotate-half there and interleaved here */
     bool less_one;      /* a norm that multiplies by 1 + w there and by w here */
+    bool skips;         /* its first rows are of no use here (hub_config.skipped_rows) */
     bool bare;          /* never behind the prefix: part of a head, not of the body */
 };
 

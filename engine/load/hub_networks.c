@@ -1,12 +1,12 @@
 /*
- * What folders call the sizes and tensors of each network, as tables: the facts of the checkpoints'
- * own configuration classes, under the names that GGUF gives the same things. A table may come
- * before its network (engine/arch): then the folder is refused for that.
+ * What folders call the sizes and tensors of each network, as tables (encoders: hub_encoders.c): the
+ * facts of the checkpoints' own configuration classes, under the names that GGUF gives the same
+ * things. A table may come before its network (engine/arch): then the folder is refused for that.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "engine/load/hub_config.h"
+#include "engine/load/hub_tables.h"
 
 /* ---- keys that every configuration may have ------------------------------------------------- */
 
@@ -381,82 +381,44 @@ static enum err read_gemma3(struct hub_config *config)
                : err;
 }
 
-/* ---- BERT ----------------------------------------------------------------------------------- */
-
-static const struct hub_key bert_keys[] = {
-    {"hidden_size", HUB_INTEGER, "embedding_length", LIMIT_HIDDEN, true},
-    {"intermediate_size", HUB_INTEGER, "feed_forward_length", LIMIT_FFN, true},
-    {"num_hidden_layers", HUB_INTEGER, "block_count", LIMIT_LAYERS, true},
-    {"num_attention_heads", HUB_INTEGER, "attention.head_count", LIMIT_HEADS, true},
-    {"vocab_size", HUB_INTEGER, "vocab_size", LIMIT_VOCAB, true},
-    {"max_position_embeddings", HUB_CONTEXT, NULL, LIMIT_CONTEXT, true},
-    {"layer_norm_eps", HUB_REAL, "attention.layer_norm_epsilon", 0, true},
-    {"hidden_act", HUB_IS_WORD, "gelu", 0, true},
-    {"position_embedding_type", HUB_IS_WORD, "absolute"},
-    {"type_vocab_size", HUB_INTEGER, "tokenizer.ggml.token_type_count", 16, true},
-    {"tie_word_embeddings", HUB_INFORMS}, /* no head is read */
-};
-
-#define LAYER "encoder.layer.#."
-#define BOTH(ours, theirs)                                                                         \
-    {ours ".weight", theirs ".weight"},                                                            \
-    {                                                                                              \
-        ours ".bias", theirs ".bias"                                                               \
-    }
-static const struct hub_name bert_names[] = {
-    {"token_embd.weight", "embeddings.word_embeddings.weight"},
-    {"position_embd.weight", "embeddings.position_embeddings.weight"},
-    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
-    BOTH("token_embd_norm", "embeddings.LayerNorm"),
-    BOTH("blk.#.attn_q", LAYER "attention.self.query"),
-    BOTH("blk.#.attn_k", LAYER "attention.self.key"),
-    BOTH("blk.#.attn_v", LAYER "attention.self.value"),
-    BOTH("blk.#.attn_output", LAYER "attention.output.dense"),
-    BOTH("blk.#.attn_output_norm", LAYER "attention.output.LayerNorm"),
-    BOTH("blk.#.ffn_up", LAYER "intermediate.dense"),
-    BOTH("blk.#.ffn_down", LAYER "output.dense"),
-    BOTH("blk.#.layer_output_norm", LAYER "output.LayerNorm"),
-    {NULL, "embeddings.position_ids"},
-    /* A layer for the sentence pairs of its training, read by no pooling. */
-    {NULL, "pooler.dense.weight"},
-    {NULL, "pooler.dense.bias"},
-};
-#undef LAYER
-#undef BOTH
-
-static enum err read_bert(struct hub_config *config)
-{
-    config->encoder = true;
-    return ERR_OK;
-}
-
 /* ---- all ------------------------------------------------------------------------------------ */
-
-#define TABLES(keys, prefix, names)                                                                \
-    keys, ARRAY_COUNT(keys),                                                                       \
-    {                                                                                              \
-        prefix, names, ARRAY_COUNT(names)                                                          \
-    }
 
 static const struct hub_network networks[] = {
     {"llama", "llama", {"LlamaForCausalLM", "LlamaModel"},
-        TABLES(llama_keys, "model.", llama_names), read_decoder},
+        HUB_TABLES(llama_keys, "model.", llama_names), read_decoder},
     {"mistral", "llama", {"MistralForCausalLM", "MistralModel"},
-        TABLES(mistral_keys, "model.", llama_names), read_decoder},
+        HUB_TABLES(mistral_keys, "model.", llama_names), read_decoder},
     {"qwen2", "qwen2", {"Qwen2ForCausalLM", "Qwen2Model"},
-        TABLES(qwen2_keys, "model.", qwen2_names), read_decoder},
+        HUB_TABLES(qwen2_keys, "model.", qwen2_names), read_decoder},
     {"qwen3", "qwen3", {"Qwen3ForCausalLM", "Qwen3Model"},
-        TABLES(qwen3_keys, "model.", qwen3_names), read_decoder},
+        HUB_TABLES(qwen3_keys, "model.", qwen3_names), read_decoder},
     {"gemma3_text", "gemma3", {"Gemma3ForCausalLM", "Gemma3TextModel"},
-        TABLES(gemma3_keys, "model.", gemma3_names), read_gemma3},
-    {"bert", "bert", {"BertModel"}, TABLES(bert_keys, "bert.", bert_names), read_bert},
+        HUB_TABLES(gemma3_keys, "model.", gemma3_names), read_gemma3},
 };
 
-const struct hub_network *hub_network_find(const char *model_type)
+static bool has_architecture(const struct hub_network *network, const char *architecture)
 {
-    for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
-        if (strcmp(networks[i].model_type, model_type) == 0) {
-            return &networks[i];
+    for (size_t i = 0; i < ARRAY_COUNT(network->architectures); i++) {
+        const char *known = network->architectures[i];
+        if (known != NULL && strcmp(known, architecture) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct hub_network *hub_network_find(
+    const char *model_type, const char *architecture, bool *out_known)
+{
+    *out_known = false;
+    for (size_t i = 0; i < ARRAY_COUNT(networks) + HUB_ENCODERS; i++) {
+        const struct hub_network *network =
+            i < ARRAY_COUNT(networks) ? &networks[i] : &hub_encoders[i - ARRAY_COUNT(networks)];
+        if (strcmp(network->model_type, model_type) == 0) {
+            *out_known = true;
+            if (has_architecture(network, architecture)) {
+                return network;
+            }
         }
     }
     return NULL;

@@ -75,6 +75,21 @@ def config_files():
     yield "qwen3", config("qwen3", "Qwen3Model", head_dim=8, layer_types=["full_attention"], **rms)
     yield "bert", config("bert", "BertModel", layer_norm_eps=1e-12, type_vocab_size=2,
                          hidden_act="gelu")
+    encoder = {"layer_norm_eps": 1e-12, "type_vocab_size": 2, "hidden_act": "gelu"}
+    yield "roberta", config("xlm-roberta", "XLMRobertaModel", pad_token_id=1, **encoder)
+    yield "jina", config("bert", "JinaBertModel", position_embedding_type="alibi",
+                         feed_forward_type="geglu", **encoder)
+    yield "nomic", {"architectures": ["NomicBertModel"], "model_type": "nomic_bert", "n_embd": 16,
+                    "n_inner": 24, "n_layer": 2, "n_head": 4, "vocab_size": 10,
+                    "type_vocab_size": 2, "layer_norm_epsilon": 1e-12, "rotary_emb_base": 1000,
+                    "max_trained_positions": 64, "activation_function": "swiglu",
+                    "rotary_emb_fraction": 1.0}
+    yield "modern", config("modernbert", "ModernBertModel", norm_eps=1e-5, local_attention=8,
+                           global_rope_theta=160000.0, local_rope_theta=10000.0,
+                           global_attn_every_n_layers=3, hidden_activation="gelu")
+    yield "gemma3", config("gemma3_text", "Gemma3ForCausalLM", rms_norm_eps=1e-6, head_dim=4,
+                           hidden_activation="gelu_pytorch_tanh", sliding_window=8,
+                           query_pre_attn_scalar=16, rope_local_base_freq=10000.0)
     yield "huge", llama | {"hidden_size": 1 << 40, "rms_norm_eps": 1e300}
     yield "list", [1, 2]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Lay a GGUF file of the Llama family, of plain numbers (F32, F16, BF16), out as a model hub would.
+"""Lay a GGUF file of plain numbers (F32, F16, BF16) out as a model hub would.
 
-    python3 tests/golden/make_folder.py IN.gguf OUT [--parts N] [--scaling llama3] [--type mistral]
+    python3 tests/golden/make_folder.py IN.gguf OUT [--parts N] [--scaling llama3] [--type KIND]
 
 OUT/ gets config.json, generation_config.json, tokenizer.json and model.safetensors, or N parts and
 their index. The
@@ -23,12 +23,33 @@ NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "
            12: "d"}
 STRING, ARRAY = 8, 9
 TYPES = {0: ("F32", 4), 1: ("F16", 2), 30: ("BF16", 2)}
-NAMES = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
-         "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
-         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-         "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
-OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+DECODER = {"layer": "model.layers.", "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj",
+           "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+           "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm",
+           "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+           "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+           "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+BERT = {"layer": "encoder.layer.", "attn_q": "attention.self.query",
+        "attn_k": "attention.self.key", "attn_v": "attention.self.value",
+        "attn_output": "attention.output.dense", "attn_output_norm": "attention.output.LayerNorm",
+        "ffn_up": "intermediate.dense", "ffn_down": "output.dense",
+        "layer_output_norm": "output.LayerNorm", "token_embd": "embeddings.word_embeddings",
+        "position_embd": "embeddings.position_embeddings",
+        "token_types": "embeddings.token_type_embeddings",
+        "token_embd_norm": "embeddings.LayerNorm"}
+JINA = BERT | {"ffn_up": "mlp.gated_layers", "ffn_down": "mlp.wo",
+               "layer_output_norm": "mlp.layernorm"}
+NOMIC = {"layer": "encoder.layers.", "attn_qkv": "attn.Wqkv", "attn_output": "attn.out_proj",
+         "attn_output_norm": "norm1", "ffn_up": "mlp.fc11", "ffn_gate": "mlp.fc12",
+         "ffn_down": "mlp.fc2", "layer_output_norm": "norm2",
+         "token_embd": "embeddings.word_embeddings", "token_embd_norm": "emb_ln",
+         "token_types": "embeddings.token_type_embeddings"}
+MODERN = {"layer": "layers.", "attn_norm": "attn_norm", "attn_qkv": "attn.Wqkv",
+          "attn_output": "attn.Wo", "ffn_norm": "mlp_norm", "ffn_up": "mlp.Wi",
+          "ffn_down": "mlp.Wo", "token_embd": "embeddings.tok_embeddings",
+          "token_embd_norm": "embeddings.norm", "output_norm": "final_norm"}
+NAMES = {"bert": BERT, "jina-bert-v2": JINA, "nomic-bert": NOMIC, "modern-bert": MODERN}
+PAD = 1  # of RoBERTa: rows of its positions before the first that a token has, less 1
 CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
@@ -75,12 +96,13 @@ class Reader:
         return name, shape, kind, self.number(10)
 
 
-def hub_name(name):
+def hub_name(name, network):
+    names = NAMES.get(network, DECODER)
     stem, kind = name.rsplit(".", 1)
     if stem.startswith("blk."):
         _, layer, part = stem.split(".")
-        return f"model.layers.{layer}.{NAMES[part]}.{kind}"
-    return f"{OUTER[stem]}.{kind}"
+        return f"{names['layer']}{layer}.{names[part]}.{kind}"
+    return f"{names[stem]}.{kind}"
 
 
 def split_halves(data, rows, head):
@@ -115,6 +137,39 @@ def config_of(keys, kind, tied, scaling):
     if kind in ("llama", "qwen3"):
         config["attention_bias"] = False
     return config
+
+
+def encoder_config(keys, kind):
+    network = keys["general.architecture"]
+    get = lambda name, default=None: keys.get(f"{network}.{name}", default)
+    eps = float(f"{get('attention.layer_norm_epsilon'):.7g}")
+    common = {"vocab_size": len(keys["tokenizer.ggml.tokens"]), "model_type": kind}
+    if network == "nomic-bert":
+        return common | {
+            "architectures": ["NomicBertModel"], "model_type": "nomic_bert",
+            "n_embd": get("embedding_length"), "n_inner": get("feed_forward_length"),
+            "n_layer": get("block_count"), "n_head": get("attention.head_count"),
+            "layer_norm_epsilon": eps, "rotary_emb_base": get("rope.freq_base"),
+            "max_trained_positions": get("context_length"), "type_vocab_size": 2,
+            "activation_function": "swiglu", "prenorm": False}
+    common |= {"hidden_size": get("embedding_length"), "intermediate_size":
+               get("feed_forward_length"), "num_hidden_layers": get("block_count"),
+               "num_attention_heads": get("attention.head_count"),
+               "max_position_embeddings": get("context_length")}
+    if network == "modern-bert":
+        return common | {
+            "architectures": ["ModernBertModel"], "model_type": "modernbert", "norm_eps": eps,
+            "global_rope_theta": get("rope.freq_base"), "local_rope_theta": 10000.0,
+            "local_attention": get("attention.sliding_window"), "global_attn_every_n_layers": 3,
+            "hidden_activation": "gelu"}
+    common |= {"layer_norm_eps": eps, "hidden_act": "gelu", "type_vocab_size": 2}
+    if network == "jina-bert-v2":
+        return common | {"architectures": ["JinaBertModel"], "model_type": "bert",
+                         "position_embedding_type": "alibi", "feed_forward_type": "geglu"}
+    if kind == "xlm-roberta":
+        return common | {"architectures": ["XLMRobertaModel"], "pad_token_id": PAD,
+                         "max_position_embeddings": get("context_length") + PAD + 1}
+    return common | {"architectures": ["BertModel"]}
 
 
 def tokenizer_of(keys):
@@ -177,32 +232,41 @@ def main():
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     network = reader.keys["general.architecture"]
+    encoder = network in NAMES
+    kind = arguments.type or network
+    before = PAD + 1 if kind == "xlm-roberta" else 0
     heads = reader.keys[network + ".attention.head_count"]
     head = reader.keys.get(network + ".attention.key_length",
                            reader.keys[network + ".embedding_length"] // heads)
     tensors, places = [], {}
-    for name, shape, kind, offset in reader.tensors:
+    for name, shape, number, offset in reader.tensors:
         if name == "rope_freqs.weight" and arguments.scaling:
             continue
-        dtype, width = TYPES[kind]
+        dtype, width = TYPES[number]
         size = width
         for extent in shape:
             size *= extent
-        places[hub_name(name)] = (name, reader.data_at + offset, size, shape)
-        tensors.append((hub_name(name), dtype, shape[::-1], size))
+        theirs = hub_name(name, network)
+        places[theirs] = (name, reader.data_at + offset, size, shape)
+        if name == "position_embd.weight":
+            size += before * shape[0] * width
+            shape = [shape[0], shape[1] + before]
+        tensors.append((theirs, dtype, shape[::-1], size))
+    sizes = {name: size for name, _, _, size in tensors}
 
     def make(name):
         ours, at, size, shape = places[name]
-        data = reader.bytes[at:at + size]
+        data = bytes(sizes[name] - size) + reader.bytes[at:at + size]
         turned = network == "llama" and ours.endswith(("attn_q.weight", "attn_k.weight"))
         return split_halves(data, shape[1], head) if turned else data
 
     tied = all(name != "lm_head.weight" for name, *_ in tensors)
-    config = config_of(reader.keys, arguments.type or network, tied,
-                       LLAMA3 if arguments.scaling else None)
+    config = encoder_config(reader.keys, kind) if encoder else config_of(
+        reader.keys, kind, tied, LLAMA3 if arguments.scaling else None)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    ends = {key: config[key] for key in ("bos_token_id", "eos_token_id")}
-    (out / "generation_config.json").write_text(json.dumps(ends) + "\n")
+    if not encoder:
+        ends = {key: config[key] for key in ("bos_token_id", "eos_token_id")}
+        (out / "generation_config.json").write_text(json.dumps(ends) + "\n")
     (out / "tokenizer.json").write_text(json.dumps(tokenizer_of(reader.keys)) + "\n")
     if arguments.parts == 1:
         write_part(out / "model.safetensors", tensors, make)

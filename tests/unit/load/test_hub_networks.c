@@ -20,6 +20,7 @@
 #define SIZES                                                                                      \
     "\"hidden_size\":16,\"intermediate_size\":24,\"num_hidden_layers\":2,"                         \
     "\"num_attention_heads\":4,\"max_position_embeddings\":64,\"vocab_size\":10,"
+#define BERT SIZES "\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\",\"type_vocab_size\":2,"
 #define DECODER SIZES "\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,"
 
 static const struct {
@@ -38,10 +39,50 @@ static const struct {
                     "\"sliding_window\":8,\"query_pre_attn_scalar\":16,\"rope_theta\":1e6,"
                     "\"rope_local_base_freq\":10000.0,\"final_logit_softcapping\":null,"
                     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\"],"},
-    {"bert", "{\"architectures\":[\"BertModel\"]," SIZES "\"layer_norm_eps\":1e-12,"
-             "\"hidden_act\":\"gelu\",\"position_embedding_type\":\"absolute\","
-             "\"type_vocab_size\":2,"},
+    {"bert",
+        "{\"architectures\":[\"BertModel\"]," BERT "\"position_embedding_type\":\"absolute\","},
+    {"xlm-roberta", "{\"architectures\":[\"XLMRobertaModel\"],\"pad_token_id\":1," BERT},
+    {"bert", "{\"architectures\":[\"JinaBertForMaskedLM\"]," BERT
+             "\"position_embedding_type\":\"alibi\",\"feed_forward_type\":\"geglu\","},
+    {"nomic_bert", "{\"architectures\":[\"NomicBertModel\"],\"n_embd\":16,\"n_inner\":24,"
+                   "\"n_layer\":2,\"n_head\":4,\"vocab_size\":10,\"type_vocab_size\":2,"
+                   "\"layer_norm_epsilon\":1e-12,\"rotary_emb_base\":1000,"
+                   "\"max_trained_positions\":64,\"n_positions\":256,"
+                   "\"activation_function\":\"swiglu\",\"rotary_emb_fraction\":1.0,"
+                   "\"scale_attn_weights\":true,\"rotary_scaling_factor\":null,"},
+    {"modernbert", "{\"architectures\":[\"ModernBertForMaskedLM\"]," SIZES
+                   "\"norm_eps\":1e-5,\"global_rope_theta\":160000.0,"
+                   "\"local_rope_theta\":10000.0,\"local_attention\":8,"
+                   "\"global_attn_every_n_layers\":3,\"hidden_activation\":\"gelu\","},
 };
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+static struct gguf *parse(const char *config, struct hub_config *out, struct err_info *info)
+{
+    struct gguf *gguf = gguf_create();
+    assert_non_null(gguf);
+    *info = (struct err_info){.offset = -1};
+    if (hub_config_parse(config, strlen(config), "c", gguf, out, info) != ERR_OK) {
+        gguf_close(gguf);
+        return NULL;
+    }
+    assert_int_equal(gguf_sort(gguf, NULL), ERR_OK);
+    return gguf;
+}
+
+static struct gguf *parse_network(size_t index, struct hub_config *out)
+{
+    char text[1024];
+    struct err_info info;
+    snprintf(text, sizeof(text), "%s\"model_type\":\"%s\"}", networks[index].config,
+        networks[index].type);
+    struct gguf *gguf = parse(text, out, &info);
+    if (gguf == NULL) {
+        fail_msg("%s: %s: %s", networks[index].type, info.where, info.text);
+    }
+    return gguf;
+}
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
@@ -80,9 +121,15 @@ static void test_names(void **state)
     char ours[HUB_OURS_BYTES];
     char back[64] = "kept";
     for (size_t i = 0; i < ARRAY_COUNT(networks); i++) {
-        check_names(&hub_network_find(networks[i].type)->names);
+        struct hub_config config;
+        struct gguf *gguf = parse_network(i, &config);
+        check_names(&config.network->names);
+        hub_config_close(&config);
+        gguf_close(gguf);
     }
-    const struct hub_names *names = &hub_network_find("llama")->names;
+    bool known = false;
+    const struct hub_names *names = &hub_network_find("llama", "LlamaModel", &known)->names;
+    assert_true(known);
     static const char *const wrong[] = {"", "model.", "layers.#.mlp.up_proj.weight",
         "layers..mlp.up_proj.weight", "layers.01.mlp.up_proj.weight",
         "layers.12345.mlp.up_proj.weight", "layers.1.mlp.up_proj.weights",
@@ -93,36 +140,13 @@ static void test_names(void **state)
     }
     hub_names_back(names, "blk.0.nothing", back, sizeof(back));
     assert_string_equal(back, "");
-    assert_null(hub_network_find("lama"));
+    assert_null(hub_network_find("llama", "LamaModel", &known));
+    assert_true(known);
+    assert_null(hub_network_find("lama", "LlamaModel", &known));
+    assert_false(known);
 }
 
-/* ---- keys ----------------------------------------------------------------------------------- */
-
-static struct gguf *parse(const char *config, struct hub_config *out, struct err_info *info)
-{
-    struct gguf *gguf = gguf_create();
-    assert_non_null(gguf);
-    *info = (struct err_info){.offset = -1};
-    if (hub_config_parse(config, strlen(config), "c", gguf, out, info) != ERR_OK) {
-        gguf_close(gguf);
-        return NULL;
-    }
-    assert_int_equal(gguf_sort(gguf, NULL), ERR_OK);
-    return gguf;
-}
-
-static struct gguf *parse_network(size_t index, struct hub_config *out)
-{
-    char text[1024];
-    struct err_info info;
-    snprintf(text, sizeof(text), "%s\"model_type\":\"%s\"}", networks[index].config,
-        networks[index].type);
-    struct gguf *gguf = parse(text, out, &info);
-    if (gguf == NULL) {
-        fail_msg("%s: %s: %s", networks[index].type, info.where, info.text);
-    }
-    return gguf;
-}
+/* ---- what they become ----------------------------------------------------------------------- */
 
 static int64_t integer(const struct gguf *gguf, const char *key)
 {
@@ -148,12 +172,13 @@ static void test_keys(void **state)
             const char *key;
             int64_t value;
         } sizes[] = {{"embedding_length", 16}, {"feed_forward_length", 24}, {"block_count", 2},
-            {"attention.head_count", 4}, {"context_length", 64}, {"vocab_size", 10}};
+            {"attention.head_count", 4}, {"vocab_size", 10}};
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++) {
             char key[64];
             snprintf(key, sizeof(key), "%s.%s", name, sizes[s].key);
             assert_int_equal(integer(gguf, key), sizes[s].value);
         }
+        assert_int_equal(config.context, config.skipped_rows > 0 ? 62 : 64);
         hub_config_close(&config);
         gguf_close(gguf);
     }
@@ -211,6 +236,10 @@ static void test_refused(void **state)
         {4, "\"attn_logit_softcapping\":50.0", "c: attn_logit_softcapping"},
         {5, "\"is_decoder\":true", "c: is_decoder"},
         {5, "\"rms_norm_eps\":1e-6", "c: rms_norm_eps"},
+        {7, "\"model_max_lenght\":1", "c: model_max_lenght"},
+        {8, "\"prenorm\":true", "c: prenorm"},
+        {8, "\"rotary_emb_interleaved\":true", "c: rotary_emb_interleaved"},
+        {9, "\"norm_bias\":true", "c: norm_bias"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         char text[1024];
