@@ -1,6 +1,6 @@
 /*
- * What folders call the sizes and tensors of each network, in tables (encoders: hub_encoders.c): the
- * facts of the checkpoints' own configuration classes, under the names that GGUF gives the same
+ * What folders call the sizes and tensors of each network, in tables (encoders: hub_encoders.c):
+ * the facts of the checkpoints' own configuration classes, under the names that GGUF gives the same
  * things. A table may come before its network (engine/arch): then the folder is refused for that.
  */
 #include <math.h>

@@ -196,6 +196,39 @@ static void test_config(void **state)
     }
 }
 
+/* R33: each number of the file takes a dozen odd values. Whatever opens is a network whose every
+ * tensor was read; whatever does not says which key or tensor it is. */
+static void test_numbers(void **state)
+{
+    static const char *const keys[][2] = {{"hidden_size", "16"}, {"intermediate_size", "24"},
+        {"num_hidden_layers", "1"}, {"num_attention_heads", "4"}, {"num_key_value_heads", "2"},
+        {"max_position_embeddings", "64"}, {"vocab_size", "10"}, {"rms_norm_eps", "1e-5"},
+        {"rope_theta", "10000.0"}, {"bos_token_id", "1"}, {"eos_token_id", "2"}};
+    static const char *const values[] = {"0", "-1", "1", "3", "8", "65536", "2147483648",
+        "9007199254740993", "-9223372036854775808", "0.5", "-0.0", "1e308", "1e-320", "true",
+        "\"16\"", "[16]", "{}", "null"};
+    for (size_t k = 0; k < ARRAY_COUNT(keys); k++) {
+        for (size_t v = 0; v < ARRAY_COUNT(values); v++) {
+            struct hub_files files;
+            struct gguf *gguf = NULL;
+            struct err_info info;
+            char from[64];
+            char to[64];
+            snprintf(from, sizeof(from), "\"%s\":%s", keys[k][0], keys[k][1]);
+            snprintf(to, sizeof(to), "\"%s\":%s", keys[k][0], values[v]);
+            hub_files_open(&files);
+            hub_files_change(&files, "config.json", from, to);
+            const enum err err = hub_open_all(files.folder, &gguf, NULL, &info);
+            if (err != ERR_OK && strncmp(info.where, "config.json: ", 13) != 0 &&
+                strstr(info.where, ".weight") == NULL) {
+                fail_msg("%s: %s at %s", to, err_word(err), info.where);
+            }
+            gguf_close(gguf);
+            hub_files_close(&files);
+        }
+    }
+}
+
 static void test_generation_config(void **state)
 {
     struct hub_files files;
@@ -410,6 +443,28 @@ static void test_limit_parts(void **state)
     }
 }
 
+static void test_limit_index(void **state)
+{
+    for (size_t bytes = LIMIT_FILE_INDEX_BYTES; bytes <= LIMIT_FILE_INDEX_BYTES + 1; bytes++) {
+        struct hub_files files;
+        char *padded = malloc(bytes);
+        assert_non_null(padded);
+        hub_files_open(&files);
+        make_parts(&files);
+        memset(padded, ' ', bytes);
+        memcpy(padded, part_index, strlen(part_index));
+        hub_files_put(&files, SHARD, padded, bytes);
+        const bool fits = bytes == LIMIT_FILE_INDEX_BYTES;
+        struct gguf *gguf = NULL;
+        struct err_info info;
+        assert_int_equal(checkpoint_open(files.folder, &gguf, &info), fits ? ERR_OK : ERR_LIMIT);
+        assert_true(fits || strcmp(info.where, SHARD) == 0);
+        gguf_close(gguf);
+        free(padded);
+        hub_files_close(&files);
+    }
+}
+
 /* ---- files as such -------------------------------------------------------------------------- */
 
 static void test_odd_files(void **state)
@@ -566,6 +621,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_generation_config),
         cmocka_unit_test(test_mistral),
         cmocka_unit_test(test_tensors),
@@ -574,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_limit_parts),
+        cmocka_unit_test(test_limit_index),
         cmocka_unit_test(test_odd_files),
         cmocka_unit_test(test_no_weights),
         cmocka_unit_test(test_limit_config),

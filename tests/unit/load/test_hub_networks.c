@@ -305,6 +305,23 @@ static void test_less_one(void **state)
     hub_files_close(&files);
 }
 
+static void test_limit_keys(void **state)
+{
+    struct gguf *gguf = gguf_create();
+    assert_non_null(gguf);
+    for (int i = 0; i < LIMIT_PUT_KEYS; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "key.%d", i);
+        assert_int_equal(gguf_put_i64(gguf, key, "shown", i, NULL), ERR_OK);
+    }
+    struct err_info info;
+    assert_int_equal(gguf_put_bool(gguf, "more", "shown", true, &info), ERR_LIMIT);
+    assert_string_equal(info.where, "shown");
+    assert_int_equal(gguf_sort(gguf, NULL), ERR_OK);
+    assert_int_equal(integer(gguf, "key.63"), 63);
+    gguf_close(gguf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_gemma3),
         cmocka_unit_test(test_less_one),
+        cmocka_unit_test(test_limit_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
