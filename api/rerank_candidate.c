@@ -25,7 +25,7 @@ static enum err make_parts(struct call *call, const struct rerank_rules *rules,
 {
     int32_t own = branch != NULL ? branch->at + 1 : 0;
     int32_t count = MIN(own + infill_text_tokens(result), rules->step->tokens_max);
-    size_t tops = (size_t)MAX(rules->step->top_logprobs, 0) * (size_t)count;
+    size_t tops = (size_t)MAX(rules->step->top_logprobs, 0) * ((size_t)count + 1);
     *parts = (struct parts){.count = count, .own = own};
     enum err err = call_array(call, (size_t)count, sizeof(*parts->tokens), &parts->tokens, info);
     if (err == ERR_OK) {
@@ -55,25 +55,25 @@ static void take_begin(struct parts *parts, int32_t tops, const struct rerank_ca
     parts->tokens[at] = branch->token;
     parts->logprobs[at] = branch->logprob;
     if (tops > 0) { /* the branch's own alternatives are those of the token it stands for */
-        size_t known = MIN(at + 1, (size_t)greedy->tokens.count) * (size_t)tops;
-        memcpy(parts->top, greedy->top, known * sizeof(*parts->top));
+        memcpy(parts->top, greedy->top, (at + 1) * (size_t)tops * sizeof(*parts->top));
     }
 }
 
+/* What is known of every row: also of the one that ended the text, or would have gone on. */
 static void take_written(
     struct parts *parts, const struct step_result *result, int32_t tops, int32_t tops_wanted)
 {
-    for (int32_t i = 0; parts->own + i < parts->count; i++) {
+    for (int32_t i = 0; i < result->token_count && parts->own + i <= parts->count; i++) {
         int32_t at = parts->own + i;
-        parts->tokens[at] = result->tokens[i];
-        parts->logprobs[at] = result->logprobs[i];
+        if (at < parts->count) {
+            parts->tokens[at] = result->tokens[i];
+            parts->logprobs[at] = result->logprobs[i];
+        }
+        parts->firsts[at] = result->watched[i];
         if (tops_wanted > 0) {
             memcpy(parts->top + (size_t)at * (size_t)tops_wanted,
                 result->top + (size_t)i * (size_t)tops, (size_t)tops_wanted * sizeof(*parts->top));
         }
-    }
-    for (int32_t i = 0; i < result->token_count && parts->own + i <= parts->count; i++) {
-        parts->firsts[parts->own + i] = result->watched[i];
     }
 }
 

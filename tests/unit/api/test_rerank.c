@@ -502,6 +502,15 @@ static void test_llama_form(void **state)
         "{\"index\":1,\"content\":\"x\",", "\"stop_type\":\"eos\"", "\"tokens_predicted\":2,",
         "\"prompt\":\"abc\"", "\"seed\":0", "\"temperature\":0.0", "\"n_predict\":3",
         "\"completion_probabilities\":[{\"id\":32,", "\"top_logprobs\":[{\"id\":120,");
+    /* A branch where the greedy candidate ends, with what else could have come there: the end. */
+    rerank_rig_plan(
+        &rig, "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":3,\"n_probs\":1}");
+    assert_true(RUN(&rig, {.letters = "x", .second = "-p", .finish = FINISH_EOS, .watched = -1}));
+    ITEMS(&rig, "axp");
+    assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS, .watched = -1}));
+    assert_false(RUN(&rig, {.forced = -9}, {.forced = -1}));
+    REPLY(&rig, "\"content\":\"xp\"", "\"completion_probabilities\":[{\"id\":120,", "{\"id\":112,",
+        "\"top_logprobs\":[{\"id\":257,");
     /* As many answers as there are. */
     rerank_rig_plan(&rig,
         "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"n_predict\":1,\"n_cmpl\":3,"
