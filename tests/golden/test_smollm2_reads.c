@@ -17,6 +17,9 @@
 #include "tests/golden/golden_logits.h"
 #include "tests/golden/probe.h"
 #include "tests/golden/smollm2.h"
+#include "tests/scale.h"
+
+enum { SANITIZED_SCORES = 64 }; /* of a text, under a sanitizer (smollm2.h) */
 
 static const double rounding = 1e-6; /* the reference is printed with six decimals */
 
@@ -123,6 +126,10 @@ static void test_scores(void **state)
         int32_t *ids = golden_ints(line, "ids", &count);
         double *logprobs = golden_numbers(line, "logprobs", &logprob_count);
         assert_int_equal(logprob_count, count - 1);
+        if (test_scale() > 1) { /* the beginning of a text has the same numbers alone */
+            logprob_count = MIN(logprob_count, SANITIZED_SCORES);
+            count = logprob_count + 1;
+        }
         int32_t sequence = probe_sequence(&set, ids, NULL, count, 0);
         for (int32_t t = 0; t < logprob_count; t++) {
             struct probe *probe = probe_add(&set, sequence, t);
@@ -190,6 +197,9 @@ static void test_moderation_labels(void **state)
     {
         json_array_foreach(golden_member(line, "fields"), f, field)
         {
+            if (test_scale() > 1 && f > 0) {
+                break; /* fields of a line have their prompt in common */
+            }
             int32_t count;
             int32_t *ids = golden_ints(field, "ids", &count);
             probe_add(&set, probe_sequence(&set, ids, NULL, count, 0), count - 1)->extra = field;
