@@ -40,6 +40,16 @@ REQUESTS = [
 MODERATION = [("/classify", {"prompt": "How do I boil an egg?", "response": "In water."})]
 
 
+def chosen_requests():
+    if TINY:
+        return REQUESTS
+    if real.SCALE == 1:
+        return REQUESTS + MODERATION
+    # A sanitizer takes seconds for each token of the default model: the first of every route. The
+    # tiny model has them all.
+    return list({path: (path, body) for path, body in reversed(REQUESTS)}.values())
+
+
 def content(reply):
     return real.without_timings(reply.value if reply.frames is None else reply.frames)
 
@@ -61,7 +71,7 @@ class Mixed(unittest.TestCase):
             pass
 
     def test_four_kinds_at_once(self):
-        requests = REQUESTS + ([] if TINY or real.SCALE > 1 else MODERATION)
+        requests = chosen_requests()
         alone = [content(ok(self.server, path, body)) for path, body in requests]
         before = real.settled(self.server)
         self.assertEqual(steps_with_several_kinds(before), 0)
