@@ -16,6 +16,10 @@
  * against all weights read once a step at the measured read bandwidth for decode; a step that could
  * reach neither limit alone is held against the slower.
  *
+ * Limits are measured before and after each round, for about as long as a short one: a shared
+ * machine changes its clock by a fifth within a second, and a share of a limit of another moment
+ * says nothing.
+ *
  * With int8 activations the peak is that of the rung's 8-bit products (limits_int8.h).
  *
  * --cpu-time is for a busy machine: one thread, and all times, those of the limits and of the
@@ -45,9 +49,14 @@ enum {
     BATCH_PROMPT = 128,
     BLOCKER = 256,
     PROMPT_MAX = 4096,
-    FMA_ROUNDS = 200000,
-    INT8_ROUNDS = 50000,
+    FMA_ROUNDS = 4000000, /* 5 to 10 ms, as reading is; a sleeping thread takes 50 us to wake */
+    INT8_ROUNDS = 2000000,
     READ_BYTES = 256 << 20,
+};
+
+/* What the machine does in a second. */
+struct rates {
+    double flops, bytes;
 };
 
 struct bench {
@@ -58,12 +67,12 @@ struct bench {
     char **words;
     int word_count;
     struct limits_of limits;
-    double flops, read_bytes; /* the machine's limits, per second */
-    struct kernels kernels;   /* to measure 8-bit products by */
-    double token_flops;       /* of one prompt token, without the head */
-    double weight_bytes;      /* read by one decode step */
-    double head_flops;
+    struct kernels kernels; /* to measure 8-bit products by */
+    struct threads *team;   /* that measures limits, and the memory it reads; NULL without limits */
     unsigned char *pool;
+    double token_flops;  /* of one prompt token, without the head */
+    double weight_bytes; /* read by one decode step */
+    double head_flops;
     int32_t tokens[PROMPT_MAX];
 };
 
@@ -118,40 +127,41 @@ static void read_chunk(void *context, int32_t chunk, int32_t thread)
     bench->limits.read(bench->pool + (size_t)chunk * each, each);
 }
 
-static double seconds_of(struct threads *threads, threads_fn *fn, struct bench *bench)
+static double seconds_of(struct bench *bench, threads_fn *fn)
 {
-    double rounds[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
-        int64_t from = clock_now_us(bench->config.clock);
-        threads_run(threads, bench->threads, fn, bench);
-        rounds[i] = (double)(clock_now_us(bench->config.clock) - from) * 1e-6;
-    }
-    return median(rounds, ROUNDS);
+    int64_t from = clock_now_us(bench->config.clock);
+    threads_run(bench->team, bench->threads, fn, bench);
+    return (double)(clock_now_us(bench->config.clock) - from) * 1e-6;
 }
 
-static bool measure_limits(struct bench *bench)
+static struct rates measure_limits(struct bench *bench)
 {
-    struct threads *threads;
-    struct kernels kernels;
-    if (kernels_select(bench->config.kernels, &kernels, NULL) != ERR_OK) {
-        return false;
-    }
-    bench->limits = limits_of(kernels.name);
+    const bool in_8_bits = bench->config.int8_activations;
+    const double operations = in_8_bits ? limits_int8_ops(&bench->kernels, INT8_ROUNDS)
+                                        : limits_fma_flops(&bench->limits, FMA_ROUNDS);
+    return (struct rates){
+        .flops =
+            operations * bench->threads / seconds_of(bench, in_8_bits ? int8_chunk : fma_chunk),
+        .bytes = READ_BYTES / seconds_of(bench, read_chunk),
+    };
+}
+
+static bool open_limits(struct bench *bench)
+{
+    bench->limits = limits_of(bench->kernels.name);
     bench->pool = mem_alloc(MEM_OTHER, READ_BYTES);
-    if (bench->pool == NULL || threads_open(bench->threads, &threads) != ERR_OK) {
+    if (bench->pool == NULL || threads_open(bench->threads, &bench->team) != ERR_OK) {
         return false;
     }
     memset(bench->pool, 1, READ_BYTES);
-    bench->flops = limits_fma_flops(&bench->limits, FMA_ROUNDS) * bench->threads /
-                   seconds_of(threads, fma_chunk, bench);
-    if (bench->config.int8_activations) {
-        double ops = limits_int8_ops(&bench->kernels, INT8_ROUNDS) * bench->threads;
-        bench->flops = ops / seconds_of(threads, int8_chunk, bench);
-    }
-    bench->read_bytes = READ_BYTES / seconds_of(threads, read_chunk, bench);
-    threads_close(threads);
-    mem_free(bench->pool);
+    (void)measure_limits(bench); /* wakes the cores */
     return true;
+}
+
+static void close_limits(struct bench *bench)
+{
+    threads_close(bench->team);
+    mem_free(bench->pool);
 }
 
 /* ---- runs ---------------------------------------------------------------------------------- */
@@ -248,14 +258,15 @@ static double run_once(struct bench *bench, const struct shape *shape)
     return first_end <= from ? 0 : tokens * 1e6 / (double)(to - from);
 }
 
-/* What the machine allows at most: the slower of multiplying and reading. */
-static double limit_of(const struct bench *bench, const struct shape *shape)
+/* Tokens per second that the machine allows at most: the slower of multiplying and reading. */
+static double limit_of(
+    const struct bench *bench, const struct shape *shape, const struct rates *rates)
 {
     if (shape->tokens == 0) {
-        return bench->flops / bench->token_flops;
+        return rates->flops / bench->token_flops;
     }
-    double step = MAX(bench->weight_bytes / bench->read_bytes,
-        shape->batch * (bench->token_flops + bench->head_flops) / bench->flops);
+    double step = MAX(bench->weight_bytes / rates->bytes,
+        shape->batch * (bench->token_flops + bench->head_flops) / rates->flops);
     return shape->batch / step;
 }
 
@@ -284,23 +295,25 @@ static void report(
         shape->prompt + shape->tokens > engine_model(bench->engine)->context) {
         return;
     }
-    double rounds[ROUNDS];
-    int count = bench->once ? 1 : ROUNDS;
-    for (int i = 0; i < count; i++) {
-        rounds[i] = run_once(bench, shape);
-    }
-    double rate = median(rounds, count);
     if (bench->once) {
+        (void)run_once(bench, shape);
         reopen_engine(bench);
         return;
     }
-    double limit = limit_of(bench, shape);
-    if (bench->csv) {
-        (void)printf("%s,%d,%d,%.1f,%.3f\n", name, shape->prompt, shape->batch, rate, rate / limit);
-    } else {
-        (void)printf("%-12s %6d %5d %10.1f %8.0f %%\n", name, shape->prompt, shape->batch, rate,
-            100 * rate / limit);
+    double rates[ROUNDS], shares[ROUNDS];
+    struct rates before = measure_limits(bench);
+    for (int i = 0; i < ROUNDS; i++) {
+        rates[i] = run_once(bench, shape);
+        const struct rates after = measure_limits(bench);
+        const struct rates mean = {
+            (before.flops + after.flops) / 2, (before.bytes + after.bytes) / 2};
+        shares[i] = rates[i] / limit_of(bench, shape, &mean);
+        before = after;
     }
+    const double rate = median(rates, ROUNDS);
+    const double share = median(shares, ROUNDS);
+    (void)printf(bench->csv ? "%s,%d,%d,%.1f,%.3f\n" : "%-12s %6d %5d %10.1f %8.3f\n", name,
+        shape->prompt, shape->batch, rate, share);
     (void)fflush(stdout);
 }
 
@@ -359,10 +372,11 @@ static void describe(struct bench *bench)
     (void)printf("%s %s, kernels %s, %d threads, K/V %s, activations %s\n", model->name,
         model->weights_type, engine_kernels(bench->engine), bench->threads,
         plan->kv_f32 ? "f32" : "f16", plan->int8_activations ? "int8" : "f32");
+    const struct rates rates = measure_limits(bench);
     (void)printf(
         "limits: %.0f G operations/s, %.1f GB/s; a prompt token is %.3f GFLOP, a step reads "
         "%.0f MB\n",
-        bench->flops * 1e-9, bench->read_bytes * 1e-9, bench->token_flops * 1e-9,
+        rates.flops * 1e-9, rates.bytes * 1e-9, bench->token_flops * 1e-9,
         bench->weight_bytes * 1e-6);
 }
 
@@ -411,8 +425,8 @@ int main(int argc, char **argv)
     for (int32_t i = 0; i < PROMPT_MAX; i++) {
         bench.tokens[i] = 3 + i % 200;
     }
-    if (!bench.once && !measure_limits(&bench)) {
-        (void)fprintf(stderr, "no such kernels here, or no memory to measure the limits\n");
+    if (!bench.once && !open_limits(&bench)) {
+        (void)fprintf(stderr, "no threads or no memory to measure the limits\n");
         return 1;
     }
     open_engine(&bench);
@@ -421,5 +435,6 @@ int main(int argc, char **argv)
     }
     run_all(&bench);
     engine_close(bench.engine);
+    close_limits(&bench);
     return 0;
 }
