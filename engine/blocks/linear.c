@@ -4,6 +4,8 @@
 #include "engine/base/assert.h"
 #include "engine/kernels/int8_row.h"
 
+_Static_assert((int)INT8_BLOCK == (int)SUM_INPUTS, "one width decides about both");
+
 enum {
     /* Rows of one chunk: enough that the weights, read once a chunk, are no longer what a chunk
      * waits for; few enough that the rows' inputs stay in a second-level cache. */
@@ -12,7 +14,7 @@ enum {
      * thread several chunks, yet long against the cost of taking a chunk. Kernels walk four panels
      * side by side if they can, or two: an odd one out takes as long as its neighbours. */
     LINEAR_GROUP_BYTES = 32 * 1024,
-    QUANTIZE_ROWS = 16, /* of one chunk of the preparation */
+    PREPARE_ROWS = 16, /* of one chunk of the preparation */
 };
 
 struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows)
@@ -46,21 +48,27 @@ struct linear_cell linear_cell_of(const struct linear_grid *grid, int32_t chunk)
 
 /* ---- inputs --------------------------------------------------------------------------------- */
 
-struct quantize_region {
+struct prepare_region {
     const struct kernels *kernels;
     const float *x;
     unsigned char *out;
-    size_t row_bytes;
+    size_t row_bytes; /* of out */
     int32_t rows, inputs;
+    bool in_8_bits;
 };
 
-static void quantize_chunk(void *context, int32_t chunk, int32_t thread)
+static void prepare_chunk(void *context, int32_t chunk, int32_t thread)
 {
-    const struct quantize_region *region = context;
-    const int32_t to = MIN((chunk + 1) * QUANTIZE_ROWS, region->rows);
-    for (int32_t r = chunk * QUANTIZE_ROWS; r < to; r++) {
-        region->kernels->quantize(region->x + (size_t)r * (size_t)region->inputs, region->inputs,
-            region->out + (size_t)r * region->row_bytes);
+    const struct prepare_region *region = context;
+    const int32_t to = MIN((chunk + 1) * PREPARE_ROWS, region->rows);
+    for (int32_t r = chunk * PREPARE_ROWS; r < to; r++) {
+        const float *x = region->x + (size_t)r * (size_t)region->inputs;
+        unsigned char *out = region->out + (size_t)r * region->row_bytes;
+        if (region->in_8_bits) {
+            region->kernels->quantize(x, region->inputs, out);
+        } else {
+            region->kernels->sum_blocks(x, region->inputs, (float *)(void *)out);
+        }
     }
 }
 
@@ -68,21 +76,27 @@ struct linear_input linear_prepare(const struct model *model, struct scratch *sc
     struct threads *threads, const float *x, int32_t rows, int32_t inputs)
 {
     struct linear_input input = {
-        .f32 = {ACTIVATION_F32, rows, inputs, (size_t)inputs * sizeof(float), x},
+        .f32 = {ACTIVATION_F32, rows, inputs, (size_t)inputs * sizeof(float), x, NULL},
     };
-    /* Other widths are those of float formats, which take f32. */
-    if (model->info.int8_activations && inputs % INT8_BLOCK == 0) {
-        struct quantize_region region = {
-            .kernels = model->kernels,
-            .x = x,
-            .out = scratch->prepared,
-            .row_bytes = int8_row_bytes(inputs),
-            .rows = rows,
-            .inputs = inputs,
-        };
-        threads_run(threads, (rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS, quantize_chunk, &region);
-        input.int8 =
-            (struct activation){ACTIVATION_INT8, rows, inputs, region.row_bytes, scratch->prepared};
+    struct prepare_region region = {
+        .kernels = model->kernels,
+        .x = x,
+        .out = scratch->prepared,
+        .row_bytes = scratch_prepared_bytes(&model->info, inputs),
+        .rows = rows,
+        .inputs = inputs,
+        .in_8_bits = model->info.int8_activations,
+    };
+    /* Other widths are those of float formats, which take f32 and no sums. */
+    if (inputs % INT8_BLOCK != 0 || (!region.in_8_bits && region.kernels->sum_blocks == NULL)) {
+        return input;
+    }
+    threads_run(threads, (rows + PREPARE_ROWS - 1) / PREPARE_ROWS, prepare_chunk, &region);
+    if (region.in_8_bits) {
+        input.int8 = (struct activation){
+            ACTIVATION_INT8, rows, inputs, region.row_bytes, scratch->prepared, NULL};
+    } else {
+        input.f32.sums = (const float *)(const void *)scratch->prepared;
     }
     return input;
 }

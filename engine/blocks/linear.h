@@ -29,7 +29,7 @@ struct linear_input {
 };
 
 /* x is [rows, inputs], rows next to each other; it and scratch->prepared stay in use until the
- * next call. A row's 8 bits follow from that row alone. */
+ * next call. What a row becomes, its 8 bits or its sums, follows from that row alone. */
 struct linear_input linear_prepare(const struct model *model, struct scratch *scratch,
     struct threads *threads, const float *x, int32_t rows, int32_t inputs);
 

@@ -22,6 +22,7 @@
 
 enum {
     PANEL_OUTPUTS = 16, /* outputs of one packed panel: two AVX2 registers, one AVX-512 */
+    SUM_INPUTS = 32,    /* of one sum of an activation */
     KV_TILE = 16,       /* slots of one transposed K tile */
     /* Slots of one part of attention: few enough that a few hundred slots feed several threads,
      * many enough that putting parts together costs about 1 %. */
@@ -48,6 +49,9 @@ struct activation {
     int32_t rows, inputs;
     size_t row_bytes; /* distance between rows */
     const void *data;
+    /* F32 whose inputs are whole blocks, on a rung that has sum_blocks: its sums of every row,
+     * [rows][inputs / SUM_INPUTS]. Formats with minima need them. */
+    const float *sums;
 };
 
 enum kv_type { KV_F16, KV_F32 };
@@ -106,6 +110,8 @@ struct kernels {
         int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
     /* One row of ACTIVATION_INT8 from `inputs` floats, a multiple of 32; out is 64-byte aligned. */
     void (*quantize)(const float *x, int32_t inputs, void *out);
+    /* Sums of one row for `linear`: out[i] = x[32 i] + ... + x[32 i + 31]. NULL: it wants none. */
+    void (*sum_blocks)(const float *x, int32_t inputs, float *out);
 
     /* ---- K/V cache ---- */
     /* Stores one slot's K and V [heads_kv, head_dim] into a page; head h of this layer begins at

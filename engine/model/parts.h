@@ -121,9 +121,12 @@ struct scratch {
     float *states;    /* [STATE_PARTS][heads][attention_state_floats(head_dim)] */
     float *k, *v;     /* [tile_rows, heads_kv * head_dim] */
     float *gate, *up; /* [tile_rows, ffn] */
-    /* Rows of ACTIVATION_INT8 of the widest input; empty where the model multiplies f32 only. */
+    /* What the widest input is prepared to: rows of ACTIVATION_INT8, or the sums of f32 rows. */
     unsigned char *prepared;
 };
+
+/* Bytes of scratch->prepared for one row. */
+size_t scratch_prepared_bytes(const struct model_info *info, int32_t inputs);
 
 struct pass {
     const struct model *model;

@@ -26,6 +26,12 @@ static void *cut(struct cutter *cutter, size_t count, size_t size)
     return part;
 }
 
+size_t scratch_prepared_bytes(const struct model_info *info, int32_t inputs)
+{
+    return info->int8_activations ? int8_row_bytes(inputs)
+                                  : (size_t)(inputs / SUM_INPUTS) * sizeof(float);
+}
+
 static struct scratch *cut_scratch(
     struct cutter *cutter, const struct model_info *info, int32_t tile_rows)
 {
@@ -54,7 +60,7 @@ static struct scratch *cut_scratch(
         .v = cut(cutter, rows * width_kv, sizeof(float)),
         .gate = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
         .up = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
-        .prepared = cut(cutter, info->int8_activations ? rows : 0, int8_row_bytes(widest)),
+        .prepared = cut(cutter, rows, scratch_prepared_bytes(info, widest)),
     };
     if (scratch != NULL) {
         *scratch = parts;

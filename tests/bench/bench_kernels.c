@@ -245,15 +245,24 @@ static void fill_pool(const struct kernels *kernels, struct linear_run *run)
     mem_free(rows);
 }
 
-/* All rows in 8 bits, or NULL. */
-static unsigned char *prepare_rows(const struct kernels *kernels, const float *x, int32_t inputs)
+/* All rows in 8 bits, or their sums; NULL for a rung that wants neither. */
+static unsigned char *prepare_rows(
+    const struct kernels *kernels, const float *x, int32_t inputs, size_t *out_bytes)
 {
-    if (!int8_activations) {
+    const size_t bytes =
+        int8_activations ? int8_row_bytes(inputs) : (size_t)(inputs / SUM_INPUTS) * sizeof(float);
+    *out_bytes = bytes;
+    if (!int8_activations && kernels->sum_blocks == NULL) {
         return NULL;
     }
-    unsigned char *rows = must(mem_array(MEM_OTHER, ROWS_MAX, int8_row_bytes(inputs)));
+    unsigned char *rows = must(mem_array(MEM_OTHER, ROWS_MAX, bytes));
     for (size_t r = 0; r < ROWS_MAX; r++) {
-        kernels->quantize(x + r * (size_t)inputs, inputs, rows + r * int8_row_bytes(inputs));
+        const float *row = x + r * (size_t)inputs;
+        if (int8_activations) {
+            kernels->quantize(row, inputs, rows + r * bytes);
+        } else {
+            kernels->sum_blocks(row, inputs, (float *)(void *)(rows + r * bytes));
+        }
     }
     return rows;
 }
@@ -282,18 +291,19 @@ static void bench_linear(const struct kernels *kernels, struct threads *threads,
     for (size_t i = 0; i < ROWS_MAX * (size_t)inputs; i++) {
         x[i] = (float)(i % 13) * 0.1f - 0.6f;
     }
-    unsigned char *prepared = prepare_rows(kernels, x, inputs);
+    size_t prepared_bytes;
+    unsigned char *prepared = prepare_rows(kernels, x, inputs, &prepared_bytes);
     printf("%-34s %d", name, team);
     for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++) {
         const int32_t rows = row_counts[i];
         if (outputs > 10000 && rows > 64) {
             continue; /* the head is read for few rows */
         }
-        run.x =
-            (struct activation){ACTIVATION_F32, rows, inputs, (size_t)inputs * sizeof(float), x};
+        run.x = (struct activation){ACTIVATION_F32, rows, inputs, (size_t)inputs * sizeof(float), x,
+            (const float *)(const void *)prepared};
         if (int8_activations) {
-            run.x = (struct activation){
-                ACTIVATION_INT8, rows, inputs, int8_row_bytes(inputs), prepared};
+            run.x =
+                (struct activation){ACTIVATION_INT8, rows, inputs, prepared_bytes, prepared, NULL};
         }
         const double seconds = seconds_of(linear_call, &run, team);
         const double flops = 2.0 * rows * outputs * (double)inputs / seconds;

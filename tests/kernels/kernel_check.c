@@ -135,6 +135,20 @@ struct packed check_pack(struct check_random *random, const struct kernels *kern
     return packed;
 }
 
+float *check_sums(
+    const struct kernels *kernels, const float *x, int32_t rows, int32_t inputs, size_t x_stride)
+{
+    if (kernels->sum_blocks == NULL || inputs % SUM_INPUTS != 0) {
+        return NULL;
+    }
+    const size_t count = (size_t)(inputs / SUM_INPUTS);
+    float *sums = check_alloc((size_t)rows * count * sizeof(float), 4);
+    for (size_t r = 0; r < (size_t)rows; r++) {
+        kernels->sum_blocks(x + r * x_stride, inputs, sums + r * count);
+    }
+    return sums;
+}
+
 struct kernels check_rung(const char *name)
 {
     struct kernels kernels;

@@ -37,6 +37,11 @@ void check_random_blocks(
 struct packed check_pack(struct check_random *random, const struct kernels *kernels,
     enum tensor_type type, int32_t outputs, int32_t inputs, const unsigned char *file_rows);
 
+/* The sums of rows that a rung wants with them, [rows][inputs / 32]; NULL if it wants none. Freed
+ * with check_free. */
+float *check_sums(
+    const struct kernels *kernels, const float *x, int32_t rows, int32_t inputs, size_t x_stride);
+
 /* Selects a rung that must exist; fails the test otherwise. */
 struct kernels check_rung(const char *name);
 

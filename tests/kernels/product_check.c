@@ -31,6 +31,12 @@ struct product product_open(struct check_random *random, const struct kernels *k
         check_random_floats(random, p.x + (size_t)r * p.x_stride, (size_t)inputs);
     }
     p.activation = (struct activation){format, rows, inputs, p.x_stride * sizeof(float), p.x};
+    if (format == ACTIVATION_F32 && kernels->sum_blocks != NULL && inputs % SUM_INPUTS == 0) {
+        p.sum_blocks = kernels->sum_blocks;
+        p.sums = check_alloc((size_t)(rows * (inputs / SUM_INPUTS)) * sizeof(float), 4);
+        p.activation.sums = p.sums;
+        product_prepare(&p);
+    }
     if (format == ACTIVATION_INT8) {
         const size_t row_bytes = int8_row_bytes(inputs);
         p.x_int8 = check_alloc((size_t)rows * row_bytes, 0);
@@ -50,6 +56,9 @@ void product_close(struct product *product)
     if (product->x_int8 != NULL) {
         check_free(product->x_int8);
     }
+    if (product->sums != NULL) {
+        check_free(product->sums);
+    }
     check_free(product->y);
 }
 
@@ -57,8 +66,13 @@ void product_prepare(struct product *product)
 {
     const struct kernels ref = check_rung("ref");
     for (size_t r = 0; r < (size_t)product->rows; r++) {
-        ref.quantize(product->x + r * product->x_stride, product->inputs,
-            product->x_int8 + r * product->activation.row_bytes);
+        const float *x = product->x + r * product->x_stride;
+        if (product->x_int8 != NULL) {
+            ref.quantize(x, product->inputs, product->x_int8 + r * product->activation.row_bytes);
+        } else if (product->sums != NULL) {
+            const size_t sums = (size_t)(product->inputs / SUM_INPUTS);
+            product->sum_blocks(x, product->inputs, product->sums + r * sums);
+        }
     }
 }
 

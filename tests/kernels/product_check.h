@@ -17,17 +17,20 @@ struct product {
     float *x; /* [rows, x_stride]; what lies between rows is NaN */
     size_t x_stride;
     unsigned char *x_int8; /* the same prepared in 8 bits; NULL for f32 */
+    float *sums;           /* of f32 rows, for a rung that wants them; else NULL */
+    void (*sum_blocks)(const float *x, int32_t inputs, float *out);
     struct activation activation;
     float *y; /* [rows, y_stride] */
     size_t y_stride, y_bytes;
 };
 
-/* Packed by `kernels`; rows in 8 bits are prepared by the reference. */
+/* Packed by `kernels`; rows in 8 bits are prepared by the reference, sums of
+ * f32 rows by `kernels`. */
 struct product product_open(struct check_random *random, const struct kernels *kernels,
     enum activation_format format, enum tensor_type type, int32_t outputs, int32_t inputs,
     int32_t rows);
 void product_close(struct product *product);
-/* Prepares x anew after it changed; products in 8 bits only. */
+/* Prepares x anew after it changed. */
 void product_prepare(struct product *product);
 /* A number of inputs that the type can have, of up to so many blocks; or up to 700. */
 int32_t product_inputs(

@@ -116,6 +116,7 @@ static void check_single_weights(
         memset(x, 0, (size_t)c->inputs * sizeof *x);
         x[from + r] = 1.0f;
     }
+    product_prepare(c);
     kernels->linear(&c->packed, &c->activation, 0, rows, 0, c->packed.panels, c->y, c->y_stride);
     float *w = check_alloc((size_t)c->inputs * sizeof(float), 0);
     for (int32_t o = 0; o < c->outputs; o++) {

@@ -76,13 +76,17 @@ static void products(struct check_random *unused, const struct kernels *kernels)
         float x[ROWS * INPUTS_MAX];
         float y[ROWS * OUTPUTS];
         check_random_floats(&random, x, ROWS * (size_t)inputs);
+        float *sums = check_sums(kernels, x, ROWS, inputs, (size_t)inputs);
         const struct activation activation = {
-            ACTIVATION_F32, ROWS, inputs, (size_t)inputs * sizeof(float), x};
+            ACTIVATION_F32, ROWS, inputs, (size_t)inputs * sizeof(float), x, sums};
         kernels->linear(&packed, &activation, 0, ROWS, 0, packed.panels, y, OUTPUTS);
         check_hash(
             kernels, tensor_type_word((enum tensor_type)type), y, ROWS * OUTPUTS, want[type]);
         check_free(packed.data);
         check_free(file);
+        if (sums != NULL) {
+            check_free(sums);
+        }
     }
     assert_int_equal(wrong, 0);
 }

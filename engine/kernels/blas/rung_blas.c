@@ -90,4 +90,5 @@ void rung_blas_fill(struct kernels *table)
     table->linear = blas_linear;
     table->linear_int8 = NULL; /* its panels are floats */
     table->quantize = NULL;
+    table->sum_blocks = NULL;
 }

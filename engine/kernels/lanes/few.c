@@ -91,9 +91,9 @@ ALWAYS_INLINE void clear(const int rows, const int vectors, floats sums[ROWS_MAX
 }
 
 /* What y holds before the chain that begins at `input`. */
-ALWAYS_INLINE floats sum_so_far(const struct few_job *job, const float *y, size_t input)
+ALWAYS_INLINE floats sum_so_far(const float *y, size_t input)
 {
-    return input > 0 || job->resume ? floats_load(y) : floats_zero();
+    return input > 0 ? floats_load(y) : floats_zero();
 }
 
 /* y += a sum(c x) + b sum(x) at the end of the chain that began at `input`. */
@@ -107,7 +107,7 @@ ALWAYS_INLINE void put_chain(enum tensor_type type, const struct few_job *job, c
         UNROLL
         for (int r = 0; r < rows; r++) {
             float *y = job->y + (size_t)r * job->y_stride + v * LANES;
-            floats sum = sum_so_far(job, y, input);
+            floats sum = sum_so_far(y, input);
             if (panel_has_minima(type)) {
                 const float *x_sums = job->x_sums + (size_t)r * job->x_sums_stride;
                 sum = floats_fma(f.b, floats_all(x_sums[input / SUB_BLOCK]), sum);
@@ -189,7 +189,7 @@ ALWAYS_INLINE void add_floats(enum tensor_type type, const struct few_job *job,
         UNROLL
         for (int v = 0; v < vectors; v++) {
             float *y = job->y + (size_t)r * job->y_stride + v * LANES;
-            floats_store(y, sum_so_far(job, y, from) + sums[r][v]);
+            floats_store(y, sum_so_far(y, from) + sums[r][v]);
         }
     }
 }

@@ -46,7 +46,7 @@ struct tile_job {
     size_t a_panel;       /* floats from panel to panel, of a and of b */
     const float *x_sums;  /* sums of x, chain after chain; with b */
     size_t x_sums_stride; /* floats from row to row */
-    /* Memory wanted next: a piece for each panel, fetched into the L2 cache evenly over the run.
+    /* Memory wanted next: a piece for each panel, fetched into the L1 cache evenly over the run.
      * May be 0 bytes. */
     const unsigned char *ahead;
     size_t ahead_bytes; /* of a piece */
@@ -81,7 +81,6 @@ struct few_job {
     size_t x_sums_stride;
     float *y; /* whole panels are written */
     size_t y_stride;
-    bool resume; /* add to what y holds instead of zero */
 };
 
 enum {
@@ -103,6 +102,7 @@ void ISA(decode_values)(enum kv_type type, const float *p, int32_t slots, const 
 
 void ISA(linear)(const struct packed *packed, const struct activation *x, int32_t row_from,
     int32_t row_to, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride);
+void ISA(linear_sums)(const float *x, int32_t inputs, float *out);
 void ISA(attention)(const struct attention_args *args, int32_t row_from, int32_t row_to);
 void ISA(attention_part)(
     const struct attention_args *args, int32_t row, int32_t part, float *state);

@@ -23,10 +23,9 @@ enum { MANY_PANELS = 1, MANY_INPUTS = 320 };
  * 20 to 24 KiB. */
 enum {
     FEW_PANELS = 4,            /* the most that few.c takes at once */
+    SLICED_ROWS = 2 * FEW_ROWS,
     MANY_ROWS = 120,           /* of a block; its piece of the inputs is 90 to 150 KiB */
     PIECE_STEP = CHAIN_INPUTS, /* pieces are whole chains */
-    SUM_INPUTS = 32,           /* of one sum of x */
-    FEW_INPUTS = 1 << 15,      /* of few rows at a time; their sums of x are 16 KiB */
 };
 
 _Static_assert(MANY_INPUTS % PIECE_STEP == 0, "pieces rounded up to whole chains fit the tile");
@@ -56,11 +55,10 @@ static void put_sums(const struct packed *packed, const float *sums, size_t widt
 
 /* ---- sums of x ------------------------------------------------------------------------------ */
 
-/* out[i] = sum of x[32 i] to x[32 i + 31]; count is a multiple of 32. Eight lanes in every rung: it
- * takes no time to speak of, and the order is theirs. */
-static void sum_blocks(const float *x, int32_t count, float *out)
+/* Eight lanes in every rung: it takes no time to speak of, and the order is theirs. */
+void ISA(linear_sums)(const float *x, int32_t inputs, float *out)
 {
-    const int32_t blocks = count / SUM_INPUTS;
+    const int32_t blocks = inputs / SUM_INPUTS;
     for (int32_t block = 0; block < blocks; block += 8) {
         const int32_t left = MIN(blocks - block, 8);
         eight v[8];
@@ -75,51 +73,51 @@ static void sum_blocks(const float *x, int32_t count, float *out)
     }
 }
 
-/* Sums of inputs [from, from + count) of some rows: out[rows][stride]. */
-static void sum_rows(const struct activation *x, int32_t row, int32_t rows, int32_t from,
-    int32_t count, float *out, size_t stride)
+static size_t sums_of_row(const struct activation *x)
 {
-    for (int32_t r = 0; r < rows; r++) {
-        sum_blocks(row_at(x, row + r) + from, count, out + (size_t)r * stride);
-    }
+    return (size_t)(x->inputs / SUM_INPUTS);
 }
 
 /* ---- few rows ------------------------------------------------------------------------------- */
 
-static void few_rows(const struct packed *packed, const struct activation *x, int32_t row,
+/* Up to FEW_ROWS rows of up to FEW_PANELS panels. */
+static void few_panels(const struct packed *packed, const struct activation *x, int32_t row,
     int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
 {
-    enum { SUMS_MAX = FEW_INPUTS / SUM_INPUTS, WIDTH = FEW_PANELS * PANEL_OUTPUTS };
+    enum { WIDTH = FEW_PANELS * PANEL_OUTPUTS };
     _Alignas(64) float sums[FEW_ROWS * WIDTH];
-    float x_sums[FEW_ROWS * SUMS_MAX];
     const bool has_minima = ISA(unpack_has_minima)(packed->type);
-    const size_t block = (size_t)tensor_type_block(packed->type);
-    const size_t block_bytes = tensor_type_block_bytes(packed->type) * PANEL_OUTPUTS;
-    int32_t summed = -1; /* the input from which on x_sums are */
     for (int32_t panel = panel_from; panel < panel_to;) {
-        int32_t panels = 0;
-        for (int32_t from = 0; from < packed->inputs; from += FEW_INPUTS) {
-            const int32_t count = MIN(packed->inputs - from, FEW_INPUTS);
-            if (has_minima && summed != from) {
-                sum_rows(x, row, rows, from, count, x_sums, SUMS_MAX);
-                summed = from;
-            }
-            const struct few_job job = {
-                .x = row_at(x, row) + from,
-                .x_stride = x->row_bytes / sizeof(float),
-                .inputs = count,
-                .panel = panel_at(packed, panel) + (size_t)from / block * block_bytes,
-                .panel_bytes = packed->panel_bytes,
-                .x_sums = x_sums,
-                .x_sums_stride = SUMS_MAX,
-                .y = sums,
-                .y_stride = WIDTH,
-                .resume = from > 0,
-            };
-            panels = ISA(few)(packed->type, &job, rows, MIN(panel_to - panel, FEW_PANELS));
-        }
+        const struct few_job job = {
+            .x = row_at(x, row),
+            .x_stride = x->row_bytes / sizeof(float),
+            .inputs = packed->inputs,
+            .panel = panel_at(packed, panel),
+            .panel_bytes = packed->panel_bytes,
+            .x_sums = has_minima ? x->sums + (size_t)row * sums_of_row(x) : NULL,
+            .x_sums_stride = sums_of_row(x),
+            .y = sums,
+            .y_stride = WIDTH,
+        };
+        const int32_t panels = ISA(few)(packed->type, &job, rows, panel_to - panel);
         put_sums(packed, sums, WIDTH, panels, rows, panel, y + (size_t)row * y_stride, y_stride);
         panel += panels;
+    }
+}
+
+/* Up to SLICED_ROWS rows, in slices of about the same size; panels stay in the L1 or L2 cache from
+ * one slice to the next. */
+static void few_rows(const struct packed *packed, const struct activation *x, int32_t row_from,
+    int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
+{
+    const int32_t slices = (rows + FEW_ROWS - 1) / FEW_ROWS;
+    for (int32_t panel = panel_from; panel < panel_to; panel += FEW_PANELS) {
+        const int32_t to = MIN(panel + FEW_PANELS, panel_to);
+        for (int32_t slice = 0; slice < slices; slice++) {
+            const int32_t row = rows * slice / slices;
+            const int32_t row_to = rows * (slice + 1) / slices;
+            few_panels(packed, x, row_from + row, row_to - row, panel, to, y, y_stride);
+        }
     }
 }
 
@@ -136,13 +134,13 @@ static int32_t piece_inputs(int32_t inputs)
 static void many_rows(const struct packed *packed, const struct activation *x, int32_t row,
     int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
 {
-    enum { SUMS_MAX = MANY_INPUTS / SUM_INPUTS, CHAINS_MAX = MANY_INPUTS / 16 };
+    enum { CHAINS_MAX = MANY_INPUTS / 16 };
     _Alignas(64) float tile[MANY_PANELS][MANY_INPUTS * PANEL_OUTPUTS];
     _Alignas(64) float a[MANY_PANELS][CHAINS_MAX * PANEL_OUTPUTS];
     _Alignas(64) float b[MANY_PANELS][CHAINS_MAX * PANEL_OUTPUTS];
     const bool is_block = tensor_type_block(packed->type) > 1;
     const bool has_minima = ISA(unpack_has_minima)(packed->type);
-    float x_sums[MANY_ROWS * SUMS_MAX];
+    const float *x_sums = has_minima ? x->sums + (size_t)row * sums_of_row(x) : NULL;
     /* The matrix's last panel can be partial: the sums of it and its neighbour wait here. */
     _Alignas(64) float partial[MANY_ROWS * MANY_PANELS * PANEL_OUTPUTS];
     float *y_row = y + (size_t)row * y_stride;
@@ -150,9 +148,6 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
     const size_t input_bytes = packed->panel_bytes / (size_t)packed->inputs;
     for (int32_t from = 0; from < packed->inputs; from += piece) {
         const int32_t count = MIN(packed->inputs - from, piece);
-        if (has_minima) {
-            sum_rows(x, row, rows, from, count, x_sums, SUMS_MAX);
-        }
         for (int32_t panel = panel_from; panel < panel_to; panel += MANY_PANELS) {
             const int32_t panels = MIN(panel_to - panel, MANY_PANELS);
             const int32_t output = panel * PANEL_OUTPUTS;
@@ -176,8 +171,8 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
                 .a = is_block ? a[0] : NULL,
                 .b = has_minima ? b[0] : NULL,
                 .a_panel = ARRAY_COUNT(a[0]),
-                .x_sums = x_sums,
-                .x_sums_stride = SUMS_MAX,
+                .x_sums = has_minima ? x_sums + from / SUM_INPUTS : NULL,
+                .x_sums_stride = sums_of_row(x),
                 .ahead =
                     last ? NULL : panel_at(packed, panel + panels) + (size_t)from * input_bytes,
                 .ahead_bytes = last ? 0 : (size_t)count * input_bytes,
@@ -197,9 +192,10 @@ void ISA(linear)(const struct packed *packed, const struct activation *x, int32_
 {
     ASSERT(x->format == ACTIVATION_F32 && x->inputs == packed->inputs);
     ASSERT(x->row_bytes % sizeof(float) == 0 && panel_to <= packed->panels);
+    ASSERT(x->sums != NULL || !ISA(unpack_has_minima)(packed->type));
     for (int32_t row = row_from; row < row_to; row += MANY_ROWS) {
         const int32_t rows = MIN(row_to - row, MANY_ROWS);
-        if (rows <= FEW_ROWS) {
+        if (rows <= SLICED_ROWS) {
             few_rows(packed, x, row, rows, panel_from, panel_to, y, y_stride);
         } else {
             many_rows(packed, x, row, rows, panel_from, panel_to, y, y_stride);

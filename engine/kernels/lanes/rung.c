@@ -8,6 +8,7 @@ void ISA(rung_fill)(struct kernels *table)
     table->name = ISA_NAME;
     table->deterministic = true;
     table->linear = ISA(linear);
+    table->sum_blocks = ISA(linear_sums);
 #if defined(__aarch64__)
     table->linear_int8 = NULL; /* the reference's would be slower than f32: refused instead */
     table->quantize = NULL;

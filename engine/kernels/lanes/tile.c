@@ -35,7 +35,7 @@ enum {
  * twice by itself, and a pointer for each row would not fit the machine's registers. */
 struct place {
     const float *x[TRIPLES_MAX];
-    size_t x_stride;
+    size_t x_stride; /* bytes */
     const float *w;
     size_t w_stride, w_panel;
     const char *ahead;
@@ -45,7 +45,7 @@ struct place {
 ALWAYS_INLINE struct place place_of(const struct tile_job *job, const int rows)
 {
     struct place at = {
-        .x_stride = job->x_stride,
+        .x_stride = job->x_stride * sizeof(float),
         .w = job->w,
         .w_stride = job->w_stride,
         .w_panel = job->w_panel,
@@ -71,9 +71,13 @@ ALWAYS_INLINE void add_inputs(struct place *at, const int inputs, const int rows
         for (int v = 0; v < panels * VECTORS; v++) {
             w[v] = floats_load(at->w + (size_t)(v / VECTORS) * at->w_panel + v % VECTORS * LANES);
         }
+        /* Or gcc makes, and spills, a stride for each input of a turn. */
+        size_t stride = at->x_stride;
+        KEEP_POINTER(stride);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const floats one = floats_all(at->x[r / 3][(size_t)(r % 3) * at->x_stride + k]);
+            const char *row = (const char *)(at->x[r / 3] + k) + (size_t)(r % 3) * stride;
+            const floats one = floats_all(*(const float *)(const void *)row);
             UNROLL
             for (int v = 0; v < panels * VECTORS; v++) {
                 sums[r][v] = floats_fma(one, w[v], sums[r][v]);
@@ -97,7 +101,7 @@ ALWAYS_INLINE void add_chain(struct place *at, size_t count, const int rows, con
         UNROLL
         for (int p = 0; p < panels; p++) {
             for (size_t line = 0; line < at->ahead_step; line += 64) {
-                PREFETCH_L2(at->ahead + (size_t)p * at->ahead_panel + line);
+                PREFETCH_L1(at->ahead + (size_t)p * at->ahead_panel + line);
             }
         }
         at->ahead += at->ahead_step;

@@ -29,8 +29,10 @@ ALWAYS_INLINE void unpack_vector(
 }
 
 ALWAYS_INLINE void unpack(enum tensor_type type, const unsigned char *panel, int32_t from,
-    int32_t count, const struct unpacked *out)
+    int32_t count, const struct unpacked *whole)
 {
+    const struct unpacked to = *whole; /* a copy, which writing floats cannot change */
+    const struct unpacked *out = &to;
     if (panel_is_float(type)) {
         for (int32_t i = 0; i < count; i++) {
             const size_t input = (size_t)(from + i);
