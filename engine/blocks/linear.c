@@ -7,9 +7,6 @@
 _Static_assert((int)INT8_BLOCK == (int)SUM_INPUTS, "one width decides about both");
 
 enum {
-    /* Rows of one chunk: enough that the weights, read once a chunk, are no longer what a chunk
-     * waits for; few enough that the rows' inputs stay in a second-level cache. */
-    LINEAR_ROWS = 64,
     /* Weight bytes of one chunk, about: a handful of panels, so that a single row still gives every
      * thread several chunks, yet long against the cost of taking a chunk. Kernels walk four panels
      * side by side if they can, or two: an odd one out takes as long as its neighbours. */
@@ -17,7 +14,8 @@ enum {
     PREPARE_ROWS = 16, /* of one chunk of the preparation */
 };
 
-struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows)
+struct linear_grid linear_grid_of(
+    const struct packed *weight, int32_t rows, const struct threads *threads)
 {
     ASSERT(rows > 0);
     size_t group = LINEAR_GROUP_BYTES / MAX(weight->panel_bytes, (size_t)1);
@@ -28,6 +26,7 @@ struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows)
         .row_blocks = (rows + LINEAR_ROWS - 1) / LINEAR_ROWS,
         .panels = weight->panels,
         .panel_step = (int32_t)MIN(group, (size_t)weight->panels),
+        .threads = threads_count(threads),
     };
     int32_t groups = (grid.panels + grid.panel_step - 1) / grid.panel_step;
     grid.chunk_count = groups * grid.row_blocks;
@@ -38,12 +37,23 @@ struct linear_cell linear_cell_of(const struct linear_grid *grid, int32_t chunk)
 {
     int32_t row_from = chunk % grid->row_blocks * grid->row_step;
     int32_t panel_from = chunk / grid->row_blocks * grid->panel_step;
+    int32_t next = chunk + grid->threads;
     return (struct linear_cell){
         .row_from = row_from,
         .row_to = MIN(row_from + grid->row_step, grid->rows),
         .panel_from = panel_from,
         .panel_to = MIN(panel_from + grid->panel_step, grid->panels),
+        .panel_next = next < grid->chunk_count ? next / grid->row_blocks * grid->panel_step : 0,
     };
+}
+
+struct linear_cell linear_cell_part(const struct linear_cell *cell, int32_t panel_from)
+{
+    struct linear_cell part = *cell;
+    part.panel_from = panel_from;
+    part.panel_to = MIN(panel_from + LINEAR_CELL_PANELS, cell->panel_to);
+    part.panel_next = part.panel_to < cell->panel_to ? part.panel_to : cell->panel_next;
+    return part;
 }
 
 /* ---- inputs --------------------------------------------------------------------------------- */
@@ -106,8 +116,10 @@ void linear_multiply(const struct kernels *kernels, const struct linear *linear,
 {
     const struct packed *weight = &linear->weight;
     const bool in_8_bits = x->int8.data != NULL && tensor_type_block(weight->type) > 1;
-    (in_8_bits ? kernels->linear_int8 : kernels->linear)(weight, in_8_bits ? &x->int8 : &x->f32,
-        cell->row_from, cell->row_to, cell->panel_from, cell->panel_to, y, y_stride);
+    struct activation rows = in_8_bits ? x->int8 : x->f32;
+    rows.panel_next = cell->panel_next;
+    (in_8_bits ? kernels->linear_int8 : kernels->linear)(
+        weight, &rows, cell->row_from, cell->row_to, cell->panel_from, cell->panel_to, y, y_stride);
     if (linear->bias != NULL) {
         const int32_t from = cell->panel_from * PANEL_OUTPUTS;
         const int32_t to = MIN(cell->panel_to * PANEL_OUTPUTS, weight->outputs);
@@ -115,6 +127,45 @@ void linear_multiply(const struct kernels *kernels, const struct linear *linear,
             kernels->add(y + (size_t)r * y_stride + from, linear->bias + from, to - from);
         }
     }
+}
+
+/* The rows of an input from `row` on. */
+static struct activation rows_from(const struct activation *x, int32_t row)
+{
+    struct activation rows = *x;
+    rows.rows -= row;
+    if (x->data != NULL) {
+        rows.data = (const unsigned char *)x->data + (size_t)row * x->row_bytes;
+    }
+    if (x->sums != NULL) {
+        rows.sums = x->sums + (size_t)row * (size_t)(x->inputs / SUM_INPUTS);
+    }
+    return rows;
+}
+
+/* A kernel writes to places of the whole output. So it is given the rest of the rows and of the
+ * matrix, as a matrix of its own. */
+void linear_multiply_cell(const struct kernels *kernels, const struct linear *linear,
+    const struct linear_input *x, const struct linear_cell *cell, float out[LINEAR_CELL_FLOATS])
+{
+    ASSERT(cell->row_to - cell->row_from <= LINEAR_ROWS);
+    ASSERT(cell->panel_to - cell->panel_from <= LINEAR_CELL_PANELS);
+    const int32_t output = cell->panel_from * PANEL_OUTPUTS;
+    struct linear rest = *linear;
+    rest.weight.data += (size_t)cell->panel_from * rest.weight.panel_bytes;
+    rest.weight.outputs -= output;
+    rest.weight.panels -= cell->panel_from;
+    if (rest.bias != NULL) {
+        rest.bias += output;
+    }
+    const struct linear_input rows = {
+        rows_from(&x->f32, cell->row_from), rows_from(&x->int8, cell->row_from)};
+    const struct linear_cell part = {
+        .row_to = cell->row_to - cell->row_from,
+        .panel_to = cell->panel_to - cell->panel_from,
+        .panel_next = MAX(cell->panel_next - cell->panel_from, 0),
+    };
+    linear_multiply(kernels, &rest, &rows, &part, out, LINEAR_CELL_OUTPUTS);
 }
 
 /* ---- several outputs of one input ---------------------------------------------------------- */
@@ -154,7 +205,7 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
     int32_t chunk_count = 0;
     for (int32_t i = 0; i < job_count; i++) {
         ASSERT(jobs[i].linear->weight.inputs == x->f32.inputs);
-        region.grids[i] = linear_grid_of(&jobs[i].linear->weight, x->f32.rows);
+        region.grids[i] = linear_grid_of(&jobs[i].linear->weight, x->f32.rows, threads);
         chunk_count += region.grids[i].chunk_count;
     }
     threads_run(threads, chunk_count, project_chunk, &region);
@@ -178,20 +229,28 @@ struct add_region {
     struct linear_grid grid;
 };
 
+static void add_cell(const struct add_region *region, const struct linear_cell *cell)
+{
+    const struct pass *pass = region->pass;
+    _Alignas(64) float y[LINEAR_CELL_FLOATS];
+    linear_multiply_cell(pass->kernels, region->linear, &region->x, cell, y);
+    const int32_t from = cell->panel_from * PANEL_OUTPUTS;
+    const int32_t to = MIN(cell->panel_to * PANEL_OUTPUTS, region->linear->weight.outputs);
+    for (int32_t r = cell->row_from; r < cell->row_to; r++) {
+        float *x = pass->batch->x[pass->tile->rows[r]];
+        const float *sum = y + (size_t)(r - cell->row_from) * LINEAR_CELL_OUTPUTS;
+        pass->kernels->add(x + from, sum, to - from);
+    }
+}
+
 static void add_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct add_region *region = context;
-    const struct pass *pass = region->pass;
-    const struct tile *tile = pass->tile;
-    struct linear_cell cell = linear_cell_of(&region->grid, chunk);
-    size_t hidden = (size_t)region->linear->weight.outputs;
-    float *h = pass->scratch->h;
-    linear_multiply(pass->kernels, region->linear, &region->x, &cell, h, hidden);
-    int32_t from = cell.panel_from * PANEL_OUTPUTS;
-    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->linear->weight.outputs);
-    for (int32_t r = cell.row_from; r < cell.row_to; r++) {
-        float *x = pass->batch->x[tile->rows[r]];
-        pass->kernels->add(x + from, h + (size_t)r * hidden + from, to - from);
+    const struct linear_cell whole = linear_cell_of(&region->grid, chunk);
+    struct linear_cell cell = whole;
+    for (; cell.panel_from < whole.panel_to; cell.panel_from = cell.panel_to) {
+        cell = linear_cell_part(&whole, cell.panel_from);
+        add_cell(region, &cell);
     }
 }
 
@@ -204,7 +263,7 @@ void linear_add(struct pass *pass, const struct linear *linear, const float *inp
         .linear = linear,
         .x = linear_prepare(pass->model, pass->scratch, pass->threads, input, pass->tile->row_count,
             weight->inputs),
-        .grid = linear_grid_of(weight, pass->tile->row_count),
+        .grid = linear_grid_of(weight, pass->tile->row_count, pass->threads),
     };
     threads_run(pass->threads, region.grid.chunk_count, add_chunk, &region);
 }

@@ -8,18 +8,34 @@
 
 #include "engine/model/parts.h"
 
+enum {
+    /* Rows of one chunk: enough that the weights, read once a chunk, are no longer what a chunk
+     * waits for; few enough that the rows' inputs stay in a second-level cache. */
+    LINEAR_ROWS = 64,
+    /* Panels that are multiplied into a buffer on the stack, where what follows finds them in the
+     * L1 or L2 cache: 16 KiB. */
+    LINEAR_CELL_PANELS = 4,
+    LINEAR_CELL_OUTPUTS = LINEAR_CELL_PANELS * PANEL_OUTPUTS,
+    LINEAR_CELL_FLOATS = LINEAR_ROWS * LINEAR_CELL_OUTPUTS,
+};
+
 struct linear_grid {
     int32_t rows, row_step, row_blocks;
     int32_t panels, panel_step, chunk_count;
+    int32_t threads;
 };
 
 /* One cell of a grid: rows [row_from, row_to) times panels [panel_from, panel_to). */
 struct linear_cell {
     int32_t row_from, row_to, panel_from, panel_to;
+    int32_t panel_next; /* where a thread that takes turns with the others goes on; 0 = unknown */
 };
 
-struct linear_grid linear_grid_of(const struct packed *weight, int32_t rows);
+struct linear_grid linear_grid_of(
+    const struct packed *weight, int32_t rows, const struct threads *threads);
 struct linear_cell linear_cell_of(const struct linear_grid *grid, int32_t chunk);
+/* At most LINEAR_CELL_PANELS panels of a cell, from `panel_from` on. */
+struct linear_cell linear_cell_part(const struct linear_cell *cell, int32_t panel_from);
 
 /* An input of several linears. Each takes the form its weights are multiplied with: matrices of
  * float formats always f32. */
@@ -37,6 +53,10 @@ struct linear_input linear_prepare(const struct model *model, struct scratch *sc
 void linear_multiply(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride);
 
+/* The same for a cell of at most LINEAR_CELL_PANELS panels: out[row in the cell][its output]. */
+void linear_multiply_cell(const struct kernels *kernels, const struct linear *linear,
+    const struct linear_input *x, const struct linear_cell *cell, float out[LINEAR_CELL_FLOATS]);
+
 /* One output of an input: y [rows, outputs], row distance y_stride. */
 struct linear_job {
     const struct linear *linear;
@@ -51,7 +71,7 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
     const struct linear_input *x, const struct linear_job *jobs, int32_t job_count);
 /* scratch->h = linear of `input`, whose rows are those of the tile. */
 void linear_rows(struct pass *pass, const struct linear *linear, const float *input);
-/* x of every row of the tile += linear of `input`; scratch->h is overwritten. */
+/* x of every row of the tile += linear of `input`. */
 void linear_add(struct pass *pass, const struct linear *linear, const float *input);
 
 #endif

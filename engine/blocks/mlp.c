@@ -14,22 +14,33 @@ struct gate_region {
     struct linear_grid grid;
 };
 
+/* The results are small enough to stay in the L1 or L2 cache until they meet. */
+static void gate_cell(const struct gate_region *region, const struct linear_cell *cell)
+{
+    const struct kernels *kernels = region->pass->kernels;
+    const int32_t ffn = region->gate->weight.outputs;
+    _Alignas(64) float gate[LINEAR_CELL_FLOATS], up[LINEAR_CELL_FLOATS];
+    linear_multiply_cell(kernels, region->gate, &region->x, cell, gate);
+    if (region->up != NULL) {
+        linear_multiply_cell(kernels, region->up, &region->x, cell, up);
+    }
+    const int32_t from = cell->panel_from * PANEL_OUTPUTS;
+    const int32_t to = MIN(cell->panel_to * PANEL_OUTPUTS, ffn);
+    for (int32_t r = cell->row_from; r < cell->row_to; r++) {
+        const size_t at = (size_t)(r - cell->row_from) * LINEAR_CELL_OUTPUTS;
+        float *out = region->pass->scratch->gate + (size_t)r * (size_t)ffn + (size_t)from;
+        region->kernel(gate + at, region->up == NULL ? NULL : up + at, to - from, out);
+    }
+}
+
 static void gate_chunk(void *context, int32_t chunk, int32_t thread)
 {
     const struct gate_region *region = context;
-    const struct pass *pass = region->pass;
-    struct linear_cell cell = linear_cell_of(&region->grid, chunk);
-    size_t ffn = (size_t)region->gate->weight.outputs;
-    float *gate = pass->scratch->gate, *up = region->up == NULL ? NULL : pass->scratch->up;
-    linear_multiply(pass->kernels, region->gate, &region->x, &cell, gate, ffn);
-    if (up != NULL) {
-        linear_multiply(pass->kernels, region->up, &region->x, &cell, up, ffn);
-    }
-    int32_t from = cell.panel_from * PANEL_OUTPUTS;
-    int32_t to = MIN(cell.panel_to * PANEL_OUTPUTS, region->gate->weight.outputs);
-    for (int32_t r = cell.row_from; r < cell.row_to; r++) {
-        size_t at = (size_t)r * ffn + (size_t)from;
-        region->kernel(gate + at, up == NULL ? NULL : up + at, to - from, gate + at);
+    const struct linear_cell whole = linear_cell_of(&region->grid, chunk);
+    struct linear_cell cell = whole;
+    for (; cell.panel_from < whole.panel_to; cell.panel_from = cell.panel_to) {
+        cell = linear_cell_part(&whole, cell.panel_from);
+        gate_cell(region, &cell);
     }
 }
 
@@ -47,7 +58,7 @@ void mlp_gate(
         .kernel = kernel,
         .x = linear_prepare(pass->model, pass->scratch, pass->threads, pass->scratch->h,
             pass->tile->row_count, weight->inputs),
-        .grid = linear_grid_of(weight, pass->tile->row_count),
+        .grid = linear_grid_of(weight, pass->tile->row_count, pass->threads),
     };
     threads_run(pass->threads, region.grid.chunk_count, gate_chunk, &region);
 }

@@ -52,6 +52,9 @@ struct activation {
     /* F32 whose inputs are whole blocks, on a rung that has sum_blocks: its sums of every row,
      * [rows][inputs / SUM_INPUTS]. Formats with minima need them. */
     const float *sums;
+    /* Where the caller will probably go on after the panels of a call, for the cache; 0 = right
+     * behind them. */
+    int32_t panel_next;
 };
 
 enum kv_type { KV_F16, KV_F32 };

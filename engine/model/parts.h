@@ -115,12 +115,12 @@ struct tile {
 struct scratch {
     int32_t tile_rows;
     struct tile tile;
-    float *h;         /* [tile_rows, hidden]: normed rows, and what is about to be added to x */
-    float *q;         /* [tile_rows, heads * head_dim] */
-    float *attended;  /* [tile_rows, heads * head_dim] */
-    float *states;    /* [STATE_PARTS][heads][attention_state_floats(head_dim)] */
-    float *k, *v;     /* [tile_rows, heads_kv * head_dim] */
-    float *gate, *up; /* [tile_rows, ffn] */
+    float *h;        /* [tile_rows, hidden]: normed rows, and what is about to be added to x */
+    float *q;        /* [tile_rows, heads * head_dim] */
+    float *attended; /* [tile_rows, heads * head_dim] */
+    float *states;   /* [STATE_PARTS][heads][attention_state_floats(head_dim)] */
+    float *k, *v;    /* [tile_rows, heads_kv * head_dim] */
+    float *gate;     /* [tile_rows, ffn] */
     /* What the widest input is prepared to: rows of ACTIVATION_INT8, or the sums of f32 rows. */
     unsigned char *prepared;
 };

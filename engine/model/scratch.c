@@ -59,7 +59,6 @@ static struct scratch *cut_scratch(
         .k = cut(cutter, rows * width_kv, sizeof(float)),
         .v = cut(cutter, rows * width_kv, sizeof(float)),
         .gate = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
-        .up = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
         .prepared = cut(cutter, rows, scratch_prepared_bytes(info, widest)),
     };
     if (scratch != NULL) {

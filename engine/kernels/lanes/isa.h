@@ -30,6 +30,8 @@
 struct tile_job {
     const float *x;
     size_t x_stride; /* floats from row to row */
+    /* Where the rows that come after these begin, for the cache; NULL: not known. */
+    const float *x_next;
     const float *w;
     size_t w_stride; /* floats from k to k */
     size_t w_panel;  /* floats from panel to panel */

@@ -160,6 +160,7 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
             const struct tile_job job = {
                 .x = row_at(x, row) + from,
                 .x_stride = x->row_bytes / sizeof(float),
+                .x_next = row_at(x, row) + (last && from + count < packed->inputs ? from + count : from),
                 .w = tile[0],
                 .w_stride = PANEL_OUTPUTS,
                 .w_panel = ARRAY_COUNT(tile[0]),

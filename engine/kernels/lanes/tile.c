@@ -35,7 +35,8 @@ enum {
  * twice by itself, and a pointer for each row would not fit the machine's registers. */
 struct place {
     const float *x[TRIPLES_MAX];
-    size_t x_stride; /* bytes */
+    size_t x_stride;  /* bytes */
+    ptrdiff_t x_next; /* bytes to the rows that come next */
     const float *w;
     size_t w_stride, w_panel;
     const char *ahead;
@@ -46,6 +47,7 @@ ALWAYS_INLINE struct place place_of(const struct tile_job *job, const int rows)
 {
     struct place at = {
         .x_stride = job->x_stride * sizeof(float),
+        .x_next = (const char *)job->x_next - (const char *)job->x,
         .w = job->w,
         .w_stride = job->w_stride,
         .w_panel = job->w_panel,
@@ -105,6 +107,13 @@ ALWAYS_INLINE void add_chain(struct place *at, size_t count, const int rows, con
             }
         }
         at->ahead += at->ahead_step;
+        size_t stride = at->x_stride;
+        KEEP_POINTER(stride);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            const char *row = (const char *)at->x[r / 3] + (size_t)(r % 3) * stride;
+            _mm_prefetch(row + at->x_next, _MM_HINT_T0);
+        }
         add_inputs(at, STEP, rows, panels, sums);
     }
     NO_UNROLL
@@ -274,9 +283,15 @@ void ISA(tile)(const struct tile_job *job, int32_t rows, int32_t panels)
 {
     /* Any address may be prefetched, but pointers are computed from real ones only. */
     const unsigned char *ahead = job->ahead_bytes > 0 ? job->ahead : (const void *)job->w;
+    const float *after = job->x_next != NULL ? job->x_next : job->x;
     for (int32_t row = 0; row < rows;) {
         const int32_t tile_rows = rows_at_once(rows - row);
         const size_t ahead_bytes = job->ahead_bytes * (size_t)tile_rows / (size_t)rows;
+        /* As many rows again, if there are, else the last so many; after the last, the next job's
+         * first. */
+        const int32_t row_next = MIN(row + tile_rows, rows - tile_rows);
+        const float *next =
+            row + tile_rows < rows ? job->x + (size_t)row_next * job->x_stride : after;
         for (int32_t panel = 0; panel < panels;) {
             int32_t tile_panels = MIN(panels - panel, PANELS_MAX);
             while (tile_of(job, tile_rows, tile_panels) == NULL) {
@@ -284,6 +299,7 @@ void ISA(tile)(const struct tile_job *job, int32_t rows, int32_t panels)
             }
             struct tile_job part = *job;
             part.x += (size_t)row * job->x_stride;
+            part.x_next = next;
             part.w += (size_t)panel * job->w_panel;
             part.y += (size_t)row * job->y_stride + (size_t)panel * PANEL_OUTPUTS;
             part.x_sums = job->b == NULL ? NULL : job->x_sums + (size_t)row * job->x_sums_stride;
