@@ -23,14 +23,15 @@ enum {
 };
 
 /* Asks for bytes [at, at + count) of each panel's stream, AHEAD_BYTES later.
- * Past a panel's end comes the panel that follows the last of this step. */
+ * Past a panel's end come the panels that are read next. */
 ALWAYS_INLINE void prefetch(const struct few_job *job, int panels, size_t at, size_t count)
 {
     const size_t ahead = at + AHEAD_BYTES;
-    const size_t skip = ahead < job->panel_bytes ? 0 : job->panel_bytes * (size_t)(panels - 1);
+    const bool past = ahead >= job->panel_bytes;
+    const unsigned char *first = past ? job->next + (ahead - job->panel_bytes) : job->panel + ahead;
     UNROLL
     for (int p = 0; p < panels; p++) {
-        const unsigned char *stream = job->panel + (size_t)p * job->panel_bytes + ahead + skip;
+        const unsigned char *stream = first + (size_t)p * job->panel_bytes;
         for (size_t line = 0; line < count; line += 64) {
             PREFETCH_L1(stream + line);
         }
@@ -248,6 +249,10 @@ int32_t ISA(few)(enum tensor_type type, const struct few_job *job, int32_t rows,
     while (table[type][rows][taken] == NULL) {
         taken--;
     }
-    table[type][rows][taken](job);
+    struct few_job step = *job;
+    if (taken < panels) {
+        step.next = job->panel + (size_t)taken * job->panel_bytes;
+    }
+    table[type][rows][taken](&step);
     return taken;
 }

@@ -79,7 +79,8 @@ struct few_job {
     int32_t inputs;
     const unsigned char *panel; /* the first */
     size_t panel_bytes;
-    const float *x_sums; /* of each row and 32 inputs; only for formats with minima */
+    const unsigned char *next; /* read after these panels, for the cache */
+    const float *x_sums;       /* of each row and 32 inputs; only for formats with minima */
     size_t x_sums_stride;
     float *y; /* whole panels are written */
     size_t y_stride;

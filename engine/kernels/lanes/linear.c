@@ -22,7 +22,7 @@ enum { MANY_PANELS = 1, MANY_INPUTS = 320 };
 /* MANY_PANELS panels are unpacked and multiplied side by side, MANY_INPUTS inputs of them at most:
  * 20 to 24 KiB. */
 enum {
-    FEW_PANELS = 4,            /* the most that few.c takes at once */
+    FEW_PANELS = 4, /* the most that few.c takes at once */
     SLICED_ROWS = 2 * FEW_ROWS,
     MANY_ROWS = 120,           /* of a block; its piece of the inputs is 90 to 150 KiB */
     PIECE_STEP = CHAIN_INPUTS, /* pieces are whole chains */
@@ -39,6 +39,14 @@ static const float *row_at(const struct activation *x, int32_t row)
 {
     return (
         const float *)(const void *)((const unsigned char *)x->data + (size_t)row * x->row_bytes);
+}
+
+/* The panel that is probably wanted after [.., panel_to): an existing one. */
+static const unsigned char *panel_after(
+    const struct packed *packed, const struct activation *x, int32_t panel_to)
+{
+    const int32_t next = x->panel_next > 0 ? x->panel_next : panel_to;
+    return panel_at(packed, MIN(next, packed->panels - 1));
 }
 
 /* Copies the outputs that exist from [rows][width] sums of `panels` panels to y, which points at
@@ -82,7 +90,8 @@ static size_t sums_of_row(const struct activation *x)
 
 /* Up to FEW_ROWS rows of up to FEW_PANELS panels. */
 static void few_panels(const struct packed *packed, const struct activation *x, int32_t row,
-    int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
+    int32_t rows, int32_t panel_from, int32_t panel_to, const unsigned char *next, float *y,
+    size_t y_stride)
 {
     enum { WIDTH = FEW_PANELS * PANEL_OUTPUTS };
     _Alignas(64) float sums[FEW_ROWS * WIDTH];
@@ -94,6 +103,7 @@ static void few_panels(const struct packed *packed, const struct activation *x, 
             .inputs = packed->inputs,
             .panel = panel_at(packed, panel),
             .panel_bytes = packed->panel_bytes,
+            .next = next,
             .x_sums = has_minima ? x->sums + (size_t)row * sums_of_row(x) : NULL,
             .x_sums_stride = sums_of_row(x),
             .y = sums,
@@ -113,10 +123,12 @@ static void few_rows(const struct packed *packed, const struct activation *x, in
     const int32_t slices = (rows + FEW_ROWS - 1) / FEW_ROWS;
     for (int32_t panel = panel_from; panel < panel_to; panel += FEW_PANELS) {
         const int32_t to = MIN(panel + FEW_PANELS, panel_to);
+        const unsigned char *next =
+            to < panel_to ? panel_at(packed, to) : panel_after(packed, x, panel_to);
         for (int32_t slice = 0; slice < slices; slice++) {
             const int32_t row = rows * slice / slices;
             const int32_t row_to = rows * (slice + 1) / slices;
-            few_panels(packed, x, row_from + row, row_to - row, panel, to, y, y_stride);
+            few_panels(packed, x, row_from + row, row_to - row, panel, to, next, y, y_stride);
         }
     }
 }
@@ -157,10 +169,15 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
                 ISA(unpack)(packed->type, panel_at(packed, panel + p), from, count, &unpacked);
             }
             const bool last = panel + panels >= panel_to;
+            const bool more = from + count < packed->inputs; /* the same panels from the first on */
+            const unsigned char *ahead = !last  ? panel_at(packed, panel + panels)
+                                         : more ? panel_at(packed, panel_from)
+                                                : panel_after(packed, x, panel_to);
+            const int32_t ahead_from = !last ? from : more ? from + count : 0;
             const struct tile_job job = {
                 .x = row_at(x, row) + from,
                 .x_stride = x->row_bytes / sizeof(float),
-                .x_next = row_at(x, row) + (last && from + count < packed->inputs ? from + count : from),
+                .x_next = row_at(x, row) + ahead_from,
                 .w = tile[0],
                 .w_stride = PANEL_OUTPUTS,
                 .w_panel = ARRAY_COUNT(tile[0]),
@@ -174,10 +191,9 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
                 .a_panel = ARRAY_COUNT(a[0]),
                 .x_sums = has_minima ? x_sums + from / SUM_INPUTS : NULL,
                 .x_sums_stride = sums_of_row(x),
-                .ahead =
-                    last ? NULL : panel_at(packed, panel + panels) + (size_t)from * input_bytes,
-                .ahead_bytes = last ? 0 : (size_t)count * input_bytes,
-                .ahead_panel = last ? 0 : packed->panel_bytes,
+                .ahead = ahead + (size_t)ahead_from * input_bytes,
+                .ahead_bytes = (size_t)count * input_bytes,
+                .ahead_panel = packed->panel_bytes,
             };
             ISA(tile)(&job, rows, panels);
             if (!whole && from + count == packed->inputs) {

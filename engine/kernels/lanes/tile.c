@@ -112,7 +112,7 @@ ALWAYS_INLINE void add_chain(struct place *at, size_t count, const int rows, con
         UNROLL
         for (int r = 0; r < rows; r++) {
             const char *row = (const char *)at->x[r / 3] + (size_t)(r % 3) * stride;
-            _mm_prefetch(row + at->x_next, _MM_HINT_T0);
+            PREFETCH_L1(row + at->x_next);
         }
         add_inputs(at, STEP, rows, panels, sums);
     }
