@@ -1,10 +1,11 @@
 /*
- * Products of one to four rows, straight from the panels: decoding. Weights
+ * Products of one to four rows (AVX-512: eight), straight from the panels: decoding. Weights
  * become floats in registers, are used for the rows at hand and dropped;
  * nothing is written but the sums.
  *
  * A sum is a chain of FMAs, so at least four chains must be under way to hide its latency: four
- * panels are walked side by side for one row, two for two rows, one for three or four. Each is its
+ * panels are walked side by side for one row, two for two rows, one for three or four; AVX-512 has
+ * the registers for four panels of up to four rows, and two of eight. Each is its
  * own stream of cache lines, asked for ahead of use. For one row memory is the limit, and lines are
  * asked for one by one: a burst would fill the buffers of the first-level cache, and loads
  * would wait. For more rows arithmetic is, which a burst disturbs less.
@@ -15,7 +16,7 @@
 #include "engine/kernels/lanes/panel_lanes.h"
 
 enum {
-    ROWS_MAX = 4,
+    ROWS_MAX = FEW_ROWS,
     PANELS_MAX = 4,
     VECTORS_MAX = PANELS_MAX * PANEL_VECTORS,
     AHEAD_BYTES = 2048, /* prefetched before use */
@@ -220,8 +221,12 @@ ALWAYS_INLINE void run(
     X(type, 1, 1)                                                                                  \
     X(type, 1, 2) X(type, 1, 4) X(type, 2, 1) X(type, 2, 2) X(type, 3, 1) X(type, 4, 1)
 #if defined(KERNELS_AVX512)
-#define FEW_MAP(X, type)                                                                           \
-    FEW_BOTH(X, type) X(type, 2, 4) X(type, 3, 2) X(type, 3, 4) X(type, 4, 2) X(type, 4, 4)
+#define FEW_WIDE(X, type) X(type, 2, 4) X(type, 3, 2) X(type, 3, 4) X(type, 4, 2) X(type, 4, 4)
+#define FEW_EIGHT(X, type)                                                                         \
+    X(type, 5, 1)                                                                                  \
+    X(type, 5, 2)                                                                                  \
+    X(type, 6, 1) X(type, 6, 2) X(type, 7, 1) X(type, 7, 2) X(type, 8, 1) X(type, 8, 2)
+#define FEW_MAP(X, type) FEW_BOTH(X, type) FEW_WIDE(X, type) FEW_EIGHT(X, type)
 #else
 #define FEW_MAP(X, type) FEW_BOTH(X, type)
 #endif

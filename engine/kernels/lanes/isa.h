@@ -87,7 +87,12 @@ struct few_job {
 };
 
 enum {
+/* As many rows as few.c has registers for. */
+#if defined(KERNELS_AVX512)
+    FEW_ROWS = 8,
+#else
     FEW_ROWS = 4,
+#endif
     /* Inputs of one chain of a linear: short chains round less (a sum of n floats in chains of c
      * errs by about sqrt(c) + sqrt(n / c) roundings instead of sqrt(n)). */
     CHAIN_INPUTS = 64,

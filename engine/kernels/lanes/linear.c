@@ -23,7 +23,7 @@ enum { MANY_PANELS = 1, MANY_INPUTS = 320 };
  * 20 to 24 KiB. */
 enum {
     FEW_PANELS = 4, /* the most that few.c takes at once */
-    SLICED_ROWS = 2 * FEW_ROWS,
+    SLICED_ROWS = 8,
     MANY_ROWS = 120,           /* of a block; its piece of the inputs is 90 to 150 KiB */
     PIECE_STEP = CHAIN_INPUTS, /* pieces are whole chains */
 };
