@@ -12,6 +12,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/sample/candidates.h"
+#include "engine/sample/draw.h"
 #include "engine/sample/shortlist.h"
 
 struct sample_scratch {
@@ -19,6 +20,7 @@ struct sample_scratch {
     struct candidates candidates;
     int32_t *generated; /* [vocab] times generated; all 0 between picks */
     float *block_best;  /* [shortlist_blocks(vocab)] */
+    double *masses;     /* [draw_blocks(vocab)] */
     uint8_t *banned;    /* [vocab] all 0 between picks */
     uint8_t *repeated;  /* [vocab] within the repetition window; all 0 between picks */
 };
@@ -30,7 +32,8 @@ uint64_t sample_scratch_bytes(int32_t vocab)
     return sizeof(struct sample_scratch) +
            (uint64_t)vocab * (sizeof(struct candidate) + sizeof(struct rank) + sizeof(int32_t) +
                                  sizeof(uint8_t)) +
-           (uint64_t)shortlist_blocks(vocab) * sizeof(float);
+           (uint64_t)shortlist_blocks(vocab) * sizeof(float) +
+           (uint64_t)draw_blocks(vocab) * sizeof(double);
 }
 
 enum err sample_scratch_open(int32_t vocab, struct sample_scratch **out_scratch)
@@ -48,9 +51,10 @@ enum err sample_scratch_open(int32_t vocab, struct sample_scratch **out_scratch)
     scratch->banned = mem_array(MEM_SCRATCH, count, sizeof(uint8_t));
     scratch->repeated = mem_array(MEM_SCRATCH, count, sizeof(uint8_t));
     scratch->block_best = mem_array(MEM_SCRATCH, (size_t)shortlist_blocks(vocab), sizeof(float));
-    if (scratch->candidates.entries == NULL || scratch->candidates.heap == NULL ||
-        scratch->generated == NULL || scratch->banned == NULL || scratch->repeated == NULL ||
-        scratch->block_best == NULL) {
+    scratch->masses = mem_array(MEM_SCRATCH, (size_t)draw_blocks(vocab), sizeof(double));
+    if (scratch->masses == NULL || scratch->candidates.entries == NULL ||
+        scratch->candidates.heap == NULL || scratch->generated == NULL || scratch->banned == NULL ||
+        scratch->repeated == NULL || scratch->block_best == NULL) {
         sample_scratch_close(scratch);
         return ERR_NO_MEMORY;
     }
@@ -69,6 +73,7 @@ void sample_scratch_close(struct sample_scratch *scratch)
     mem_free(scratch->banned);
     mem_free(scratch->repeated);
     mem_free(scratch->block_best);
+    mem_free(scratch->masses);
     mem_free(scratch);
 }
 
@@ -242,6 +247,14 @@ static bool plain_greedy(const struct sample_request *request)
            request->banned_count == 0 && !penalties_on(sampling);
 }
 
+/* True when any token may be drawn, by the softmax of the logits as they are. */
+static bool plain_draw(const struct sampling *sampling)
+{
+    return sampling->temperature == 1 && sampling->logit_bias_count == 0 &&
+           !penalties_on(sampling) && sampling->top_k <= 0 && sampling->typical_p >= 1 &&
+           sampling->top_p >= 1 && sampling->min_p <= 0;
+}
+
 /* ---- gathering ---- */
 
 /* How many of the best tokens can be picked at all: 1 when greedy, k when no filter comes before
@@ -326,6 +339,16 @@ enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kern
         *out_token = best;
         return ERR_OK;
     }
+    double u = rng_uniform(sampling->seed, sampling->sample_index, request->token_index);
+    if (plain_draw(sampling)) {
+        mark_banned(scratch, request, 1);
+        bool drawn =
+            draw_token(kernels, logits, vocab, scratch->banned, u, scratch->masses, out_token);
+        mark_banned(scratch, request, 0);
+        if (drawn) {
+            return ERR_OK;
+        }
+    }
     struct candidates *candidates = &scratch->candidates;
     gather(scratch, request, logits, vocab);
     if (candidates->count == 0 ||
@@ -340,10 +363,7 @@ enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kern
         }
     }
     int32_t index =
-        sampling->temperature > 0
-            ? candidates_draw(candidates,
-                  rng_uniform(sampling->seed, sampling->sample_index, request->token_index))
-            : candidates_best(candidates);
+        sampling->temperature > 0 ? candidates_draw(candidates, u) : candidates_best(candidates);
     *out_token = candidates->entries[index].id;
     return ERR_OK;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "engine/base/rng.h"
+#include "engine/sample/draw.h"
 #include "tests/unit/sample/sample_reference.h"
 
 enum { VOCAB = 300, HISTORY = 40, CASES = 6000 };
@@ -141,7 +142,19 @@ static int32_t plain_argmax(const float *x, int32_t count)
     return best;
 }
 
-static const struct kernels kernels = {.argmax = plain_argmax};
+static double plain_log_sum_exp(const float *x, int32_t count)
+{
+    double greatest = -INFINITY, sum = 0;
+    for (int32_t i = 0; i < count; i++) {
+        greatest = isnan(x[i]) ? NAN : fmax(greatest, (double)x[i]);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        sum += exp((double)x[i] - greatest);
+    }
+    return greatest + log(sum);
+}
+
+static const struct kernels kernels = {.argmax = plain_argmax, .log_sum_exp = plain_log_sum_exp};
 static struct sample_scratch *scratch;
 
 static int set_up(void **state)
@@ -258,6 +271,42 @@ static void test_frequencies(void **state)
         assert_true(chi < 29.9);
         assert_true(chi > 0.05); /* suspiciously even is wrong too */
     }
+}
+
+/* Without filters nothing lists the tokens: they are drawn block by block. By definition it is the
+ * first token whose cumulative mass exceeds u. */
+static void test_draw_from_all(void **state)
+{
+    enum { MANY = 3 * DRAW_BLOCK + 7, DRAWS = 2000 };
+    static float logits[MANY];
+    const int32_t banned[] = {0, DRAW_BLOCK - 1, MANY - 1};
+    struct dice dice = {seed_of_run() + 2, 0, 0};
+    struct sampling sampling = neutral(1);
+    struct sample_request request = {.sampling = &sampling, .banned = banned, .banned_count = 3};
+    struct sample_scratch *wide = NULL;
+    assert_int_equal(sample_scratch_open(MANY, &wide), ERR_OK);
+    double sum = 0;
+    static double masses[MANY];
+    for (int32_t i = 0; i < MANY; i++) {
+        logits[i] =
+            i / DRAW_BLOCK == 1 ? -800 : (float)(6 * roll(&dice)); /* a block without mass */
+        bool is_banned = i == banned[0] || i == banned[1] || i == banned[2];
+        masses[i] = is_banned ? 0 : exp((double)logits[i]);
+        sum += masses[i];
+    }
+    for (uint64_t t = 0; t < DRAWS; t++) {
+        request.token_index = t;
+        int32_t token = -1;
+        assert_int_equal(sampler_pick(wide, &kernels, &request, logits, MANY, &token), ERR_OK);
+        double u = rng_uniform(sampling.seed, sampling.sample_index, t), before = 0;
+        for (int32_t i = 0; i < token; i++) {
+            before += masses[i];
+        }
+        assert_true(before <= u * sum * (1 + 1e-12));
+        assert_true(before + masses[token] >= u * sum * (1 - 1e-12));
+        assert_true(masses[token] > 0);
+    }
+    sample_scratch_close(wide);
 }
 
 static void test_draws_depend_on_counters_alone(void **state)
@@ -442,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_any_request_equals_reference),
         cmocka_unit_test(test_support_equals_reference),
         cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_draw_from_all),
         cmocka_unit_test(test_draws_depend_on_counters_alone),
         cmocka_unit_test(test_order_of_the_chain_matters),
         cmocka_unit_test(test_greedy),
