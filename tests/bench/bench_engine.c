@@ -20,6 +20,9 @@
  * machine changes its clock by a fifth within a second, and a share of a limit of another moment
  * says nothing.
  *
+ * "products-16" is 16 rows through the matrices of a decode step and nothing else (products.h):
+ * what is missing to it is what a step spends on the rest.
+ *
  * With int8 activations the peak is that of the rung's 8-bit products (limits_int8.h).
  *
  * --cpu-time is for a busy machine: one thread, and all times, those of the limits and of the
@@ -41,6 +44,7 @@
 #include "engine/load/gguf.h"
 #include "tests/bench/limits.h"
 #include "tests/bench/limits_int8.h"
+#include "tests/bench/products.h"
 
 enum {
     ROUNDS = 5,
@@ -270,6 +274,16 @@ static double limit_of(
     return shape->batch / step;
 }
 
+/* Rows per second of a step's products alone. */
+static double run_products(struct bench *bench, struct products *products, int32_t rows)
+{
+    const int64_t from = clock_now_us(bench->config.clock);
+    for (int i = 0; i < DECODE_TOKENS; i++) {
+        products_step(products, rows);
+    }
+    return (double)rows * DECODE_TOKENS * 1e6 / (double)(clock_now_us(bench->config.clock) - from);
+}
+
 static void open_engine(struct bench *bench)
 {
     struct err_info info = {0};
@@ -283,6 +297,28 @@ static void reopen_engine(struct bench *bench)
 {
     engine_close(bench->engine);
     open_engine(bench);
+}
+
+/* One line: medians of ROUNDS, of the engine or, if there are any, of products. */
+static void measure(
+    struct bench *bench, const char *name, const struct shape *shape, struct products *products)
+{
+    double rates[ROUNDS], shares[ROUNDS];
+    struct rates before = measure_limits(bench);
+    for (int i = 0; i < ROUNDS; i++) {
+        rates[i] =
+            products != NULL ? run_products(bench, products, shape->batch) : run_once(bench, shape);
+        const struct rates after = measure_limits(bench);
+        const struct rates mean = {
+            (before.flops + after.flops) / 2, (before.bytes + after.bytes) / 2};
+        shares[i] = rates[i] / limit_of(bench, shape, &mean);
+        before = after;
+    }
+    const double rate = median(rates, ROUNDS);
+    const double share = median(shares, ROUNDS);
+    (void)printf(bench->csv ? "%s,%d,%d,%.1f,%.3f\n" : "%-12s %6d %5d %10.1f %8.3f\n", name,
+        shape->prompt, shape->batch, rate, share);
+    (void)fflush(stdout);
 }
 
 /* `kind` with its context, or its batch, is the line's name. */
@@ -300,21 +336,20 @@ static void report(
         reopen_engine(bench);
         return;
     }
-    double rates[ROUNDS], shares[ROUNDS];
-    struct rates before = measure_limits(bench);
-    for (int i = 0; i < ROUNDS; i++) {
-        rates[i] = run_once(bench, shape);
-        const struct rates after = measure_limits(bench);
-        const struct rates mean = {
-            (before.flops + after.flops) / 2, (before.bytes + after.bytes) / 2};
-        shares[i] = rates[i] / limit_of(bench, shape, &mean);
-        before = after;
+    measure(bench, name, shape, NULL);
+}
+
+/* Not what is counted with --once: its steps are the engine's. */
+static void report_products(struct bench *bench)
+{
+    const struct shape shape = {.batch = 16, .tokens = DECODE_TOKENS};
+    if (!wanted(bench, "products-16") || bench->once) {
+        return;
     }
-    const double rate = median(rates, ROUNDS);
-    const double share = median(shares, ROUNDS);
-    (void)printf(bench->csv ? "%s,%d,%d,%.1f,%.3f\n" : "%-12s %6d %5d %10.1f %8.3f\n", name,
-        shape->prompt, shape->batch, rate, share);
-    (void)fflush(stdout);
+    struct products *products = products_open(&bench->config, shape.batch);
+    products_step(products, shape.batch);
+    measure(bench, "products-16", &shape, products);
+    products_close(products);
 }
 
 static void run_all(struct bench *bench)
@@ -340,6 +375,7 @@ static void run_all(struct bench *bench)
         report(bench, "batch", batch,
             &(struct shape){.prompt = BATCH_PROMPT, .batch = batch, .tokens = DECODE_TOKENS});
     }
+    report_products(bench);
 }
 
 /* Of an embedding table that is no head, a step reads a few rows. */
