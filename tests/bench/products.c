@@ -1,3 +1,4 @@
+/* The products of a decode step, from the parts that the engine makes it of. */
 #include "tests/bench/products.h"
 
 #include <stdio.h>
