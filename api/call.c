@@ -118,6 +118,9 @@ enum err call_basics(struct call *call, const struct common_basics *basics, stru
         call->timeout_ms = MIN((int64_t)basics->timeout_ms, call->limits->timeout_ms_max);
     }
     call->priority = (int32_t)basics->priority;
+    if (basics->has_cache_salt) { /* the schema bounds it */
+        memcpy(call->cache_salt, basics->cache_salt.bytes, (size_t)basics->cache_salt.count);
+    }
     return call_check_model(call, &basics->model, info);
 }
 

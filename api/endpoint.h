@@ -40,15 +40,16 @@ struct call {
     const struct model_info *model;
     const struct tokenizer *tokenizer;
     const struct api_limits *limits;
-    const char *served_name;      /* what replies call the model; NULL = model->name */
-    void *request;                /* the endpoint's own struct, set by decode */
-    struct plan plan;             /* set by plan */
-    bool stream;                  /* set by decode: an SSE answer is wanted */
-    int64_t timeout_ms;           /* set by decode; 0 = the server's default */
-    int32_t priority;             /* set by decode */
-    const char *ignored_fields;   /* set by decode: for X-Ignored-Fields, NULL = none */
-    int32_t ignored_count;        /* all unknown fields, for http_unknown_fields_total */
-    const char *truncated_inputs; /* set by plan: for X-Truncated-Inputs, NULL = none */
+    const char *served_name;           /* what replies call the model; NULL = model->name */
+    void *request;                     /* the endpoint's own struct, set by decode */
+    struct plan plan;                  /* set by plan */
+    bool stream;                       /* set by decode: an SSE answer is wanted */
+    int64_t timeout_ms;                /* set by decode; 0 = the server's default */
+    int32_t priority;                  /* set by decode */
+    char cache_salt[LIMIT_SALT_BYTES]; /* set by decode */
+    const char *ignored_fields;        /* set by decode: for X-Ignored-Fields, NULL = none */
+    int32_t ignored_count;             /* all unknown fields, for http_unknown_fields_total */
+    const char *truncated_inputs;      /* set by plan: for X-Truncated-Inputs, NULL = none */
     int32_t truncated_count;
     int64_t characters; /* set by plan: input characters, for x-compute-characters */
     void *state;        /* the endpoint's own notes between plan, frame and encode */

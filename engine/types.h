@@ -192,9 +192,10 @@ struct plan_item {
 struct plan {
     enum kind kind;
     const struct plan_item *items;
-    int32_t item_count;  /* 1..LIMIT_ITEMS */
-    bool cache_off;      /* neither takes K/V from the reuse store nor leaves any there */
-    uint64_t cache_salt; /* K/V are shared only between plans with the same number */
+    int32_t item_count; /* 1..LIMIT_ITEMS */
+    bool cache_off;     /* neither takes K/V from the reuse store nor leaves any there */
+    /* K/V are shared only between plans with the same bytes; zeros to its end. */
+    char cache_salt[LIMIT_SALT_BYTES];
     bool stream;         /* token events are wanted while it runs (item_count == 1) */
     int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
     int64_t

@@ -76,6 +76,7 @@ static enum err submit(struct tasks *tasks, struct task *task)
     job->plan.first_by_us = tasks->first_token_ms > 0 ? now_us + tasks->first_token_ms * 1000 : 0;
     job->plan.urgency = task->urgency;
     job->plan.priority = call->priority;
+    memcpy(job->plan.cache_salt, call->cache_salt, sizeof job->plan.cache_salt);
     job->plan.client = task->client;
     int64_t tokens = count_tokens(&job->plan);
     task->tokens += tokens;

@@ -11,6 +11,7 @@
  */
 #include "engine/cache/reuse.h"
 
+#include <string.h>
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
 
@@ -66,9 +67,9 @@ static int32_t children_of(const struct reuse *reuse, int32_t parent)
     return parent == NONE ? reuse->roots : reuse->nodes[parent].child;
 }
 
-static bool same_key(const struct reuse_key *a, const struct reuse_key *b)
+bool reuse_same_key(const struct reuse_key *a, const struct reuse_key *b)
 {
-    return a->salt == b->salt && a->context_count == b->context_count;
+    return memcmp(a->salt, b->salt, sizeof a->salt) == 0 && a->context_count == b->context_count;
 }
 
 /* Slots of the list from `from` on that agree with the page's. */
@@ -130,7 +131,7 @@ static int32_t best_root(const struct reuse *reuse, const struct reuse_key *key,
         return NONE;
     }
     for (int32_t page = reuse->roots; page != NONE; page = reuse->nodes[page].next) {
-        if (!same_key(&reuse->nodes[page].key, key)) {
+        if (!reuse_same_key(&reuse->nodes[page].key, key)) {
             continue;
         }
         int32_t count = walk(reuse, page, list, NULL);
@@ -329,7 +330,7 @@ static int32_t find_same(const struct reuse *reuse, const struct reuse_key *key,
         if (common(reuse, page, list, from) < to - from) {
             continue;
         }
-        if (parent != NONE || (same_key(&reuse->nodes[page].key, key) &&
+        if (parent != NONE || (reuse_same_key(&reuse->nodes[page].key, key) &&
                                   walk(reuse, page, list, NULL) >= key->context_count)) {
             return page;
         }
@@ -345,7 +346,7 @@ static void remove_shorter(struct reuse *reuse, const struct reuse_key *key, int
     for (int32_t page = children_of(reuse, parent); page != NONE; page = next) {
         const struct reuse_node *node = &reuse->nodes[page];
         next = node->next;
-        if (node->count < to - from && same_key(&node->key, key) &&
+        if (node->count < to - from && reuse_same_key(&node->key, key) &&
             common(reuse, page, list, from) == node->count) {
             remove_page(reuse, page);
         }

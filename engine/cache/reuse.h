@@ -22,10 +22,12 @@
 #define ENGINE_CACHE_REUSE_H
 
 #include "engine/cache/pages.h"
+#include "engine/engine_limits.h"
 
 /* Beginnings are shared only between sequences with the same key. */
 struct reuse_key {
-    uint64_t salt;         /* keeps one tenant's texts from speeding up another's */
+    /* Keeps one tenant's texts from speeding up another's; zeros to its end. */
+    char salt[LIMIT_SALT_BYTES];
     int32_t context_count; /* leading slots that all see each other; 0 = causal */
 };
 
@@ -55,6 +57,7 @@ void reuse_close(struct reuse *reuse);
 /* Bytes reuse_open allocates for a pool of that many pages. */
 size_t reuse_bytes(int32_t page_count, int32_t page_slots, int32_t capacity);
 
+bool reuse_same_key(const struct reuse_key *a, const struct reuse_key *b);
 /* How many leading slots of the list are kept; all of a context block or none. */
 int32_t reuse_find(
     const struct reuse *reuse, const struct reuse_key *key, const struct slot_list *list);

@@ -6,6 +6,7 @@
  */
 #include "engine/sched/memory.h"
 
+#include <string.h>
 #include "engine/base/assert.h"
 #include "engine/plan_check.h"
 #include "engine/sched/scheduler_private.h"
@@ -15,8 +16,9 @@ enum { WAIT_ROWS = 16 };
 
 static struct reuse_key key_of(const struct seq *seq)
 {
-    return (struct reuse_key){
-        .salt = seq->job->plan.cache_salt, .context_count = seq->item->context_count};
+    struct reuse_key key = {.context_count = seq->item->context_count};
+    memcpy(key.salt, seq->job->plan.cache_salt, sizeof key.salt);
+    return key;
 }
 
 static struct slot_list first_slots(const struct seq *seq, int32_t count)
@@ -218,8 +220,7 @@ static bool worth_waiting_for(const struct seq *first, const struct seq *seq, in
     struct reuse_key a = key_of(first), b = key_of(seq);
     if (first->job->place.service_class > seq->job->place.service_class || first->err != ERR_OK ||
         first->job->plan.cache_off || !seq_shares(first) ||
-        first->stored >= seq_prompt_count(first) || a.salt != b.salt ||
-        a.context_count != b.context_count) {
+        first->stored >= seq_prompt_count(first) || !reuse_same_key(&a, &b)) {
         return false;
     }
     int32_t limit = MIN(reuse_limit(seq), seq_prompt_count(first));

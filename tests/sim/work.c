@@ -168,7 +168,7 @@ void work_random(struct work *work, struct dice *dice, int32_t context, int32_t 
         random_embed, random_infill, random_generate, random_classify};
     makers[roll(dice, 4)](work, dice, context);
     work->plan.client = (uint64_t)roll(dice, 3);
-    work->plan.cache_salt = roll(dice, 8) == 0;
+    work->plan.cache_salt[0] = roll(dice, 8) == 0;
     work->plan.cache_off = roll(dice, 8) == 0;
     work->plan.priority =
         roll(dice, 4) == 0 ? roll(dice, 2 * LIMIT_PRIORITY + 1) - LIMIT_PRIORITY : 0;

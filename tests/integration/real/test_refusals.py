@@ -210,6 +210,9 @@ class Refusals(unittest.TestCase):
         self.refuse("/embed", {"inputs": "a", "on_error": "report"}, 400, "/on_error",
                     "unsupported_field")
         self.refuse("/embed", {"inputs": "a", "priority": 101}, 400, "/priority")
+        for salt in ("", "a" * 33, "\u00e9" * 17):
+            self.refuse("/embed", {"inputs": "a", "cache_salt": salt}, 400, "/cache_salt")
+        ok(self.server, "/embed", {"inputs": "a", "cache_salt": "\u00e9" * 16})
         self.refuse("/infill", {**LLAMA, "lora": [{"id": 0}]}, 400, "/lora")
         ok(self.server, "/infill", {**LLAMA, "lora": []})
         self.refuse("/infill", {**BODIES["/infill"], "heal": True, "mode": "hybrid"}, 400, "/heal")

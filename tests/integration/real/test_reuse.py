@@ -82,6 +82,20 @@ class Reuse(unittest.TestCase):
         opted, _, cached = self.infill(cache_prompt=False)
         self.assertEqual((opted, cached), (cold, 0))
 
+    def test_salt_keeps_tenants_apart(self):
+        """The same text under another salt, or none, finds nothing; under its own, all."""
+        text = f"Two tenants {TEXTS[1]}"
+        def of(**fields):
+            return self.infill(text=f"{text} [gap] {text}", **fields)
+        cold, count, cached = of(cache_salt="a" * 32)
+        self.assertEqual(cached, 0)
+        for salt in ({"cache_salt": "a" * 31}, {"cache_salt": "a" * 31 + "b"}, {}):
+            other, _, cached = of(**salt)
+            self.assertEqual((other, cached), (cold, 0))
+        for salt in ({"cache_salt": "a" * 32}, {"cache_salt": "a" * 31}, {}):
+            warm, _, cached = of(**salt)
+            self.assertEqual((warm, cached), (cold, count - 1))
+
     def test_generate_opts_out(self):
         def generate(**fields):
             before = self.server.metrics()

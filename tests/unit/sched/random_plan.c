@@ -140,7 +140,7 @@ void related_plan(struct random_plan *p, struct dice *dice, int32_t vocab)
     if (roll(dice, 2) == 0) {
         p->tokens[roll(dice, PLAN_TOKENS)] = 3 + roll(dice, vocab - 3);
     }
-    p->plan.cache_salt = (uint64_t)(roll(dice, 4) == 0);
+    p->plan.cache_salt[0] = roll(dice, 4) == 0;
     p->plan.cache_off = roll(dice, 8) == 0;
 }
 

@@ -205,7 +205,7 @@ static void test_salt_and_opting_out(void **state)
     struct random_plan plan;
     const struct {
         bool off;
-        uint64_t salt;
+        char salt;
         int32_t cached;
     } cases[] = {{true, 0, 0}, {false, 0, 0}, {true, 0, 0}, {false, 7, 0}, {false, 0, 49},
         {false, 7, 49}, {false, 8, 0}};
@@ -213,7 +213,7 @@ static void test_salt_and_opting_out(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct job *job = make_job(&host, &plan, KIND_GENERATE, 10, 50, 2, 1);
         job->plan.cache_off = cases[i].off;
-        job->plan.cache_salt = cases[i].salt;
+        job->plan.cache_salt[0] = cases[i].salt;
         (void)run_job(&host, job);
         assert_int_equal(job->results[0].cached_tokens, cases[i].cached);
         fake_job_free(job);
