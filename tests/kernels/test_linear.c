@@ -158,6 +158,25 @@ static void bits_do_not_depend_on_company(
     }
 }
 
+/* A single chain whose products vanish: the sum is -0 where weights are positive, and stays so. */
+static void sums_that_vanish_keep_their_sign(
+    struct check_random *random, const struct kernels *kernels)
+{
+    for (int t = 0; t < TENSOR_TYPE_COUNT; t++) {
+        const enum tensor_type type = (enum tensor_type)t;
+        const int32_t inputs = tensor_type_block(type) == 1 ? 40 : tensor_type_block(type);
+        struct product c = open_f32(random, kernels, type, 37, inputs, PRODUCT_ROWS);
+        for (int32_t r = 0; r < c.rows; r++) {
+            float *x = c.x + (size_t)r * c.x_stride;
+            memset(x, 0, (size_t)inputs * sizeof *x);
+            x[inputs - 1] = -0x1p-149f;
+        }
+        product_prepare(&c);
+        product_check_company(kernels, &c);
+        product_close(&c);
+    }
+}
+
 /* Two blocks of rows and long rows: past every constant of the blocking. */
 static void many_rows_and_long_rows(struct check_random *random, const struct kernels *kernels)
 {
@@ -229,6 +248,7 @@ int main(void)
         RUNG_TEST(every_weight_is_exact, check_wants_any),
         RUNG_TEST(every_rung_is_within_rounding, check_wants_any),
         RUNG_TEST(bits_do_not_depend_on_company, check_wants_lanes),
+        RUNG_TEST(sums_that_vanish_keep_their_sign, check_wants_lanes),
         RUNG_TEST(many_rows_and_long_rows, check_wants_any),
         TWIN_TEST(twins_give_the_same_bits),
     };

@@ -191,7 +191,10 @@ ALWAYS_INLINE void add_floats(enum tensor_type type, const struct few_job *job,
         UNROLL
         for (int v = 0; v < vectors; v++) {
             float *y = job->y + (size_t)r * job->y_stride + v * LANES;
-            floats_store(y, sum_so_far(y, from) + sums[r][v]);
+            if (from > 0) { /* the first chain's sum may be -0, which adding to 0 would lose */
+                sums[r][v] += floats_load(y);
+            }
+            floats_store(y, sums[r][v]);
         }
     }
 }
