@@ -4,7 +4,7 @@
  * Every file here is compiled once for each rung, with that rung's flags: AVX2 gives 8 lanes,
  * AVX-512 16, NEON 4. All do the same operations on the same numbers in the same order, so their
  * bits are equal, which the kernel tests compare; where numbers of several lanes meet, the order is
- * that of 8 lanes (`eight`, which every rung has).
+ * that of 8 floats (`eight`, which every rung has) or of 16 doubles (sixteen_sum).
  *
  * Operators of C work on all types but `eight`: + - * / on floats and doubles, & | ~ on ints and
  * bools. Nothing here needs alignment.
@@ -35,6 +35,22 @@ static inline void lanes_store(float *x, int32_t left, floats v)
     } else {
         floats_store_first(x, left, v);
     }
+}
+
+/* Vectors of 16 sums in double: number i of a row is added in lane i % 16. */
+enum { SIXTEEN_VECTORS = 2 * 16 / LANES };
+
+/* The sum of all, lanes pairwise. */
+static inline double sixteen_sum(const doubles sums[SIXTEEN_VECTORS])
+{
+    double p[16];
+    for (int j = 0; j < SIXTEEN_VECTORS; j++) {
+        doubles_store(p + j * LANES / 2, sums[j]);
+    }
+    for (int k = 0; k < 4; k++) {
+        p[k] = (p[k] + p[k + 4]) + (p[k + 8] + p[k + 12]);
+    }
+    return (p[0] + p[1]) + (p[2] + p[3]);
 }
 
 #endif

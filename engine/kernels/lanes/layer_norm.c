@@ -7,32 +7,15 @@
 #include "engine/kernels/lanes/isa.h"
 #include "engine/kernels/lanes/lanes.h"
 
-enum {
-    SUM_LANES = 16,
-    SUM_VECTORS = 2 * SUM_LANES / LANES, /* of doubles */
-};
-
-static double sum_of(const doubles *sums)
-{
-    double p[SUM_LANES];
-    for (int j = 0; j < SUM_VECTORS; j++) {
-        doubles_store(p + j * LANES / 2, sums[j]);
-    }
-    for (int k = 0; k < 4; k++) {
-        p[k] = (p[k] + p[k + 4]) + (p[k + 8] + p[k + 12]);
-    }
-    return (p[0] + p[1]) + (p[2] + p[3]);
-}
-
 /* out = x * scale + shift, the two that make mean 0 and variance 1. */
 static void moments(const float *x, float eps, int32_t count, float *out_scale, float *out_shift)
 {
-    doubles sums[SUM_VECTORS], squares[SUM_VECTORS];
-    for (int j = 0; j < SUM_VECTORS; j++) {
+    doubles sums[SIXTEEN_VECTORS], squares[SIXTEEN_VECTORS];
+    for (int j = 0; j < SIXTEEN_VECTORS; j++) {
         sums[j] = doubles_zero();
         squares[j] = doubles_zero();
     }
-    for (int32_t i = 0, j = 0; i < count; i += LANES, j = (j + 2) % SUM_VECTORS) {
+    for (int32_t i = 0, j = 0; i < count; i += LANES, j = (j + 2) % SIXTEEN_VECTORS) {
         const floats v = lanes_load(x + i, count - i);
         const doubles low = doubles_of_low(v);
         const doubles high = doubles_of_high(v);
@@ -41,8 +24,8 @@ static void moments(const float *x, float eps, int32_t count, float *out_scale, 
         squares[j] = doubles_fma(low, low, squares[j]);
         squares[j + 1] = doubles_fma(high, high, squares[j + 1]);
     }
-    const double mean = sum_of(sums) / (double)count;
-    const double variance = sum_of(squares) / (double)count - mean * mean;
+    const double mean = sixteen_sum(sums) / (double)count;
+    const double variance = sixteen_sum(squares) / (double)count - mean * mean;
     const double scale = 1.0 / sqrt((variance > 0 ? variance : 0) + (double)eps);
     *out_scale = (float)scale;
     *out_shift = (float)(-mean * scale);

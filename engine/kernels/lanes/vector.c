@@ -11,34 +11,22 @@
 #include "engine/kernels/lanes/lanes_exp.h"
 #include "engine/kernels/lanes/lanes.h"
 
-enum {
-    SUM_LANES = 16,
-    SUM_VECTORS = SUM_LANES / LANES,
-};
-
 /* The sum in double: a residual holds a few numbers hundreds of times larger than the rest, and
  * in float their squares would swallow the others'. */
 static double sum_of_squares(const float *x, int32_t count)
 {
-    doubles sums[2 * SUM_VECTORS];
-    for (int j = 0; j < 2 * SUM_VECTORS; j++) {
+    doubles sums[SIXTEEN_VECTORS];
+    for (int j = 0; j < SIXTEEN_VECTORS; j++) {
         sums[j] = doubles_zero();
     }
-    for (int32_t i = 0, j = 0; i < count; i += LANES, j = (j + 2) % (2 * SUM_VECTORS)) {
+    for (int32_t i = 0, j = 0; i < count; i += LANES, j = (j + 2) % SIXTEEN_VECTORS) {
         const floats v = lanes_load(x + i, count - i);
         const doubles low = doubles_of_low(v);
         const doubles high = doubles_of_high(v);
         sums[j] = doubles_fma(low, low, sums[j]);
         sums[j + 1] = doubles_fma(high, high, sums[j + 1]);
     }
-    double p[SUM_LANES];
-    for (int j = 0; j < 2 * SUM_VECTORS; j++) {
-        doubles_store(p + j * LANES / 2, sums[j]);
-    }
-    for (int k = 0; k < 4; k++) {
-        p[k] = (p[k] + p[k + 4]) + (p[k + 8] + p[k + 12]);
-    }
-    return (p[0] + p[1]) + (p[2] + p[3]);
+    return sixteen_sum(sums);
 }
 
 void ISA(vector_rms_norm)(const float *x, const float *weight, float eps, int32_t count, float *out)
