@@ -13,7 +13,7 @@ struct products {
     struct threads *threads;
     struct model *model;
     struct scratch *scratch;
-    float *logits; /* [rows_max, vocab] */
+    float *y; /* [rows_max, the widest of a region's results] */
 };
 
 static void fill(float *numbers, size_t count)
@@ -39,9 +39,11 @@ struct products *products_open(const struct engine_config *config, int32_t rows_
     }
     const struct model_info *sizes = model_info(products->model);
     const size_t rows = (size_t)rows_max;
-    products->logits = mem_alloc(MEM_OTHER, rows * (size_t)sizes->vocab * sizeof(float));
-    if (products->logits == NULL) {
-        (void)fprintf(stderr, "products: no memory for logits\n");
+    const int32_t heads = (sizes->heads + 2 * sizes->heads_kv) * sizes->head_dim;
+    const int32_t widest = MAX(MAX(sizes->vocab, 2 * sizes->ffn), MAX(heads, sizes->hidden));
+    products->y = mem_alloc(MEM_OTHER, rows * (size_t)widest * sizeof(float));
+    if (products->y == NULL) {
+        (void)fprintf(stderr, "products: no memory for results\n");
         exit(1);
     }
     fill(products->scratch->h, rows * (size_t)sizes->hidden);
@@ -52,7 +54,7 @@ struct products *products_open(const struct engine_config *config, int32_t rows_
 
 void products_close(struct products *products)
 {
-    mem_free(products->logits);
+    mem_free(products->y);
     scratch_close(products->scratch);
     model_close(products->model);
     threads_close(products->threads);
@@ -74,7 +76,7 @@ static void multiply(struct products *products, const float *x, int32_t rows,
     linear_project(&products->kernels, products->threads, &input, jobs, count);
 }
 
-/* Results go where nobody reads them: to the logits, which have room for any layer's. */
+/* Nobody reads the results. */
 void products_step(struct products *products, int32_t rows)
 {
     const struct scratch *scratch = products->scratch;
@@ -84,10 +86,10 @@ void products_step(struct products *products, int32_t rows)
         const struct linear *in[] = {&layer->k, &layer->v, &layer->q};
         const struct linear *output = &layer->output, *down = &layer->down;
         const struct linear *gate[] = {&layer->gate, &layer->up};
-        multiply(products, scratch->h, rows, in, ARRAY_COUNT(in), products->logits);
-        multiply(products, scratch->attended, rows, &output, 1, products->logits);
-        multiply(products, scratch->h, rows, gate, ARRAY_COUNT(gate), products->logits);
-        multiply(products, scratch->gate, rows, &down, 1, products->logits);
+        multiply(products, scratch->h, rows, in, ARRAY_COUNT(in), products->y);
+        multiply(products, scratch->attended, rows, &output, 1, products->y);
+        multiply(products, scratch->h, rows, gate, ARRAY_COUNT(gate), products->y);
+        multiply(products, scratch->gate, rows, &down, 1, products->y);
     }
-    multiply(products, scratch->h, rows, &model->head, 1, products->logits);
+    multiply(products, scratch->h, rows, &model->head, 1, products->y);
 }
