@@ -12,8 +12,8 @@ struct rerank_candidate {
     struct call_ids tokens; /* without an end token; at most the fill's */
     struct bound_text text; /* of all of them */
     struct choice_candidate view;
-    const struct token_logprob
-        *top; /* [(tokens.count + 1) * alternatives] that the request wants */
+    /* [(tokens.count + 1) * alternatives that the request wants] */
+    const struct token_logprob *top;
     enum finish finish;
     int32_t stop_index;
 };

@@ -104,8 +104,8 @@ struct tile {
     int32_t *rows; /* [row_count] batch rows, ascending */
     struct piece *pieces;
     int32_t piece_count;
-    float
-        *cos_sin[ROPES_MAX]; /* of each of the model's rotations: [row_count][rotary_dim / 2][2] */
+    /* Of each of the model's rotations: [row_count][rotary_dim / 2][2]. */
+    float *cos_sin[ROPES_MAX];
     /* The window of batch rows the tile was taken from; place[row - window_from] is the row's
      * index in the tile, -1 = not in it. */
     int32_t window_from, window_to;
@@ -125,7 +125,7 @@ struct scratch {
     unsigned char *prepared;
 };
 
-/* Bytes of scratch->prepared for one row. */
+/* Bytes of one row in scratch->prepared. */
 size_t scratch_prepared_bytes(const struct model_info *info, int32_t inputs);
 
 struct pass {

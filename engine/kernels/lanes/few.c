@@ -1,14 +1,13 @@
 /*
- * Products of one to four rows (AVX-512: eight), straight from the panels: decoding. Weights
- * become floats in registers, are used for the rows at hand and dropped;
- * nothing is written but the sums.
+ * Products of one to four rows (AVX-512: eight), straight from the panels: decoding. Weights become
+ * floats in registers, are used for the rows at hand and dropped; nothing is written but the sums.
  *
  * A sum is a chain of FMAs, so at least four chains must be under way to hide its latency: four
  * panels are walked side by side for one row, two for two rows, one for three or four; AVX-512 has
- * the registers for four panels of up to four rows, and two of eight. Each is its
- * own stream of cache lines, asked for ahead of use. For one row memory is the limit, and lines are
- * asked for one by one: a burst would fill the buffers of the first-level cache, and loads
- * would wait. For more rows arithmetic is, which a burst disturbs less.
+ * the registers for four panels of up to four rows, and two of eight. Each is its own stream of
+ * cache lines, asked for ahead of use. For one row memory is the limit, and lines are asked for one
+ * by one: a burst would fill the buffers of the first-level cache, and loads would wait. For more
+ * rows arithmetic is, which a burst disturbs less.
  */
 #include "engine/base/assert.h"
 #include "engine/kernels/lanes/isa.h"
