@@ -111,7 +111,8 @@ struct linear_input linear_prepare(const struct model *model, struct scratch *sc
     return input;
 }
 
-void linear_multiply(const struct kernels *kernels, const struct linear *linear,
+/* y of one cell: kernels->linear or linear_int8 and the bias; y points at row 0, output 0. */
+static void multiply(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride)
 {
     const struct packed *weight = &linear->weight;
@@ -165,7 +166,7 @@ void linear_multiply_cell(const struct kernels *kernels, const struct linear *li
         .panel_to = cell->panel_to - cell->panel_from,
         .panel_next = MAX(cell->panel_next - cell->panel_from, 0),
     };
-    linear_multiply(kernels, &rest, &rows, &part, out, LINEAR_CELL_OUTPUTS);
+    multiply(kernels, &rest, &rows, &part, out, LINEAR_CELL_OUTPUTS);
 }
 
 /* ---- several outputs of one input ---------------------------------------------------------- */
@@ -189,7 +190,7 @@ static void project_chunk(void *context, int32_t chunk, int32_t thread)
     }
     const struct linear_job *it = &region->jobs[job];
     struct linear_cell cell = linear_cell_of(&region->grids[job], chunk);
-    linear_multiply(region->kernels, it->linear, region->x, &cell, it->y, it->y_stride);
+    multiply(region->kernels, it->linear, region->x, &cell, it->y, it->y_stride);
 }
 
 void linear_project(const struct kernels *kernels, struct threads *threads,

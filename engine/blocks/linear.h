@@ -49,11 +49,8 @@ struct linear_input {
 struct linear_input linear_prepare(const struct model *model, struct scratch *scratch,
     struct threads *threads, const float *x, int32_t rows, int32_t inputs);
 
-/* y of one cell: kernels->linear or linear_int8 and the bias; y points at row 0, output 0. */
-void linear_multiply(const struct kernels *kernels, const struct linear *linear,
-    const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride);
-
-/* The same for a cell of at most LINEAR_CELL_PANELS panels: out[row in the cell][its output]. */
+/* x times the weights of a cell of at most LINEAR_CELL_PANELS panels, and the bias:
+ * out[row in the cell][its output]. */
 void linear_multiply_cell(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float out[LINEAR_CELL_FLOATS]);
 
