@@ -142,7 +142,7 @@ enum err engine_size(struct engine_config *config, const struct model *model,
     };
     plan.weights = model_bytes(model);
     plan.scratch = scratch_bytes(about, MIN(config->step_rows, TILE_ROWS)) +
-                   scheduler_bytes(&sched, config->threads);
+                   scheduler_bytes(&sched, PAGE_SLOTS, config->threads);
     plan.one_shot_pages = scheduler_one_shot_pages(&sched, PAGE_SLOTS);
     plan.one_shot =
         pages_index_bytes(plan.one_shot_pages) +

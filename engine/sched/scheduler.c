@@ -94,9 +94,10 @@ void scheduler_close(struct scheduler *scheduler)
     mem_free(scheduler);
 }
 
-uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads)
+uint64_t scheduler_bytes(const struct sched_config *config, int32_t page_slots, int32_t threads)
 {
-    uint64_t per_seq = sizeof(struct seq) + (uint64_t)config->context * 2 * sizeof(int32_t) +
+    uint64_t per_seq = sizeof(struct seq) + (uint64_t)config->context * sizeof(int32_t) +
+                       slots_bytes(config->context, page_slots) +
                        (uint64_t)config->tools.hidden * (sizeof(float) + sizeof(double));
     return per_seq * (uint64_t)config->sequences + queue_bytes(config->jobs) +
            step_bytes(config, threads);

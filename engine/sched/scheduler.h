@@ -60,7 +60,7 @@ MUST_USE enum err scheduler_open(const struct sched_config *config, const struct
     struct scheduler **out_scheduler);
 void scheduler_close(struct scheduler *scheduler); /* no jobs may be left; NULL allowed */
 /* Bytes scheduler_open allocates for that many threads, the pages below not counted. */
-uint64_t scheduler_bytes(const struct sched_config *config, int32_t threads);
+uint64_t scheduler_bytes(const struct sched_config *config, int32_t page_slots, int32_t threads);
 /* Pages of one layer that it opens for sequences that take none of the cache. */
 int32_t scheduler_one_shot_pages(const struct sched_config *config, int32_t page_slots);
 

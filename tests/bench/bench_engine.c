@@ -360,6 +360,9 @@ static void run_all(struct bench *bench)
     for (size_t i = 0; i < ARRAY_COUNT(prompts); i++) {
         report(bench, "prefill", prompts[i], &(struct shape){.prompt = prompts[i], .batch = 1});
     }
+    if (engine_model(bench->engine)->embeds_only) {
+        return;
+    }
     const int32_t contexts[] = {1, 512, 2048, 4000};
     for (size_t i = 0; i < ARRAY_COUNT(contexts); i++) {
         report(bench, "decode", contexts[i],
