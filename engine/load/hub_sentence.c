@@ -11,7 +11,11 @@
 #include "engine/load/file.h"
 #include "engine/load/profile.h"
 
-enum { PATH_BYTES = 64, PROFILE_BYTES = LIMIT_PROMPTS * 6 * (PROFILE_TEXT_BYTES + 64) };
+enum {
+    FOLDER_BYTES = 47, /* of a stage: "1_Pooling" */
+    PATH_BYTES = 64,   /* that, and "/config.json" */
+    PROFILE_BYTES = LIMIT_PROMPTS * 6 * (PROFILE_TEXT_BYTES + 64),
+};
 
 struct sentence {
     int folder;
@@ -34,7 +38,7 @@ static const char *stage_of(const char *type)
 /* A folder beside modules.json, or "" for the same. */
 static bool is_plain(const char *path)
 {
-    return strchr(path, '/') == NULL && strcmp(path, "..") != 0 && strlen(path) < PATH_BYTES - 16;
+    return strchr(path, '/') == NULL && strcmp(path, "..") != 0 && strlen(path) <= FOLDER_BYTES;
 }
 
 static enum err read_stage(struct sentence *sentence, const struct hub_json *module, size_t index)
@@ -58,8 +62,11 @@ static enum err read_stage(struct sentence *sentence, const struct hub_json *mod
                    : hub_fail(module, ERR_UNSUPPORTED, "path", "the network lies in a folder");
     }
     if (strcmp(stage, "Pooling") == 0 && index == 1) {
-        (void)snprintf(
-            sentence->pooling_file, sizeof(sentence->pooling_file), "%.40s/config.json", path);
+        if (path[0] == '\0') {
+            return hub_fail(module, ERR_UNSUPPORTED, "path", "the pooling has no folder");
+        }
+        (void)snprintf(sentence->pooling_file, sizeof(sentence->pooling_file), "%.*s/config.json",
+            FOLDER_BYTES, path);
         return ERR_OK;
     }
     if (strcmp(stage, "Normalize") == 0 && index == 2) {

@@ -85,6 +85,7 @@ static void test_sentence(void **state)
 }
 
 #define POOLING_FILE "1_Pooling/config.json"
+#define LONGEST "1_Pooling_in_a_folder_of_forty-seven_letters_xx"
 #define PROMPTS "config_sentence_transformers.json"
 #define LENGTH "sentence_bert_config.json"
 
@@ -104,6 +105,11 @@ static const struct {
     {"modules.json", {"a path out of the folder", "1_Pooling", "../1_Pooling", FORMAT,
                          "modules.json: [1].path"}},
     {"modules.json", {"the folder above", "1_Pooling", "..", FORMAT, "modules.json: [1].path"}},
+    {"modules.json",
+        {"a pooling without a folder", "1_Pooling", "", UNSUPPORTED, "modules.json: [1].path"}},
+    {"modules.json", {"the longest name", "1_Pooling", LONGEST, ERR_IO, LONGEST "/config.json"}},
+    {"modules.json",
+        {"one letter more", "1_Pooling", LONGEST "x", FORMAT, "modules.json: [1].path"}},
     {"modules.json", {"the network elsewhere", "\"path\":\"\"", "\"path\":\"0_Transformer\"",
                          UNSUPPORTED, "modules.json: [0].path"}},
     {"modules.json", {"no pooling", "models.Pooling", "models.Normalize", UNSUPPORTED,
