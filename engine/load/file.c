@@ -73,7 +73,8 @@ bool file_folder(const char *path, int *out_folder)
 
 bool file_exists(int folder, const char *name)
 {
-    return faccessat(folder, name, F_OK, 0) == 0 || errno != ENOENT;
+    struct stat status;
+    return fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
 static enum err load_at(int folder, const char *name, const char *where, size_t bytes_max,

@@ -18,7 +18,8 @@ MUST_USE enum err file_read(
 
 /* A folder to open files in; false when `path` is none. The caller closes *out_folder. */
 MUST_USE bool file_folder(const char *path, int *out_folder);
-/* True also when only looking fails: opening then says why. */
+/* True also when only looking fails, and for a link that leads nowhere, as in a folder that was
+ * copied in part: opening then says why. */
 bool file_exists(int folder, const char *name);
 /* file_open of a file in a folder; errors name it. */
 MUST_USE enum err file_open_in(

@@ -539,6 +539,14 @@ static void test_links(void **state)
     assert_int_equal(rename(from, to), 0);
     assert_int_equal(symlink("blob", from), 0);
     hub_expect(&files, "a link", ERR_OK, NULL);
+    /* Absent, either of these would do no harm. */
+    static const char *const optional[] = {"modules.json", "generation_config.json"};
+    for (size_t i = 0; i < ARRAY_COUNT(optional); i++) {
+        snprintf(from, sizeof(from), "%s/%s", files.folder, optional[i]);
+        assert_int_equal(symlink("nothing", from), 0);
+        hub_expect(&files, "a link to nothing", ERR_IO, optional[i]);
+        assert_int_equal(unlink(from), 0);
+    }
     hub_files_close(&files);
 }
 
