@@ -166,7 +166,10 @@ static enum err put_tensor(
 {
     char ours[HUB_OURS_BYTES] = "";
     const struct hub_name *row = hub_names_find(folder->gguf->names, from->name, ours);
-    const char *name = row == NULL ? from->name : ours;
+    /* What no table names must not pass for a tensor of ours, which lies in another order. */
+    char unknown[LIMIT_FILE_TENSOR_NAME_BYTES + 2];
+    (void)snprintf(unknown, sizeof(unknown), "?%s", from->name);
+    const char *name = row == NULL ? unknown : ours;
     struct gguf_tensor tensor = {.name = {name, strlen(name)},
         .dims = from->dims,
         .shape = {1, 1, 1, 1},

@@ -268,6 +268,8 @@ static const struct hub_change tensors[] = {
     {"no head", "\"lm_head.weight", "\"lm_haed.weight", FORMAT, "lm_head.weight"},
     {"no query", "self_attn.q_proj", "self_attn.q_porj", FORMAT,
         "model.layers.0.self_attn.q_proj.weight"},
+    {"a query by our name", "model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight", FORMAT,
+        "model.layers.0.self_attn.q_proj.weight"},
     {"integers for weights", "\"model.norm.weight\":{\"dtype\":\"F32\",\"shape\":[16]",
         "\"model.norm.weight\":{\"dtype\":\"I64\",\"shape\":[8 ]", UNSUPPORTED,
         "model.norm.weight"},
