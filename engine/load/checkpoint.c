@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "engine/base/arena.h"
 #include "engine/base/mem.h"
+#include "engine/base/utf8.h"
 #include "engine/load/file.h"
 #include "engine/load/hub_sentence.h"
 #include "engine/load/safetensors.h"
@@ -290,7 +291,7 @@ static enum err check_head(struct folder *folder)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* The folder's own name, which is never a path. */
+/* The folder's own name, which is never a path; one that is not UTF-8 could not be shown. */
 static enum err put_name(struct folder *folder, const char *path)
 {
     size_t end = strlen(path);
@@ -301,7 +302,7 @@ static enum err put_name(struct folder *folder, const char *path)
     while (from > 0 && path[from - 1] != '/') {
         from--;
     }
-    if (end == from || path[from] == '.') {
+    if (end == from || path[from] == '.' || !utf8_valid(path + from, end - from)) {
         return ERR_OK; /* the network's name serves */
     }
     return gguf_put_string(

@@ -578,6 +578,23 @@ static void test_truncations(void **state)
     }
 }
 
+/* The network's name serves where the folder's cannot be shown. */
+static void test_odd_name(void **state)
+{
+    struct hub_files files;
+    struct hub_files odd;
+    struct gguf *gguf = NULL;
+    struct model_info model;
+    struct err_info info;
+    hub_files_open(&files);
+    snprintf(odd.folder, sizeof(odd.folder), "%.48s\xFFz", files.folder);
+    assert_int_equal(rename(files.folder, odd.folder), 0);
+    assert_int_equal(hub_open_all(odd.folder, &gguf, &model, &info), ERR_OK);
+    assert_string_equal(model.name, "llama");
+    gguf_close(gguf);
+    hub_files_close(&odd);
+}
+
 /* R36: shorter once it is open. */
 static void test_shrinks(void **state)
 {
@@ -646,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_limit_config),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_truncations),
+        cmocka_unit_test(test_odd_name),
         cmocka_unit_test(test_shrinks),
         cmocka_unit_test(test_every_allocation_fails_once),
     };
