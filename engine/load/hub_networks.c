@@ -132,6 +132,7 @@ static const struct hub_key gemma3_keys[] = {
     {"sliding_window_pattern", HUB_IS_INTEGER, NULL, GEMMA3_PATTERN},
     {"_sliding_window_pattern", HUB_IS_INTEGER, NULL, GEMMA3_PATTERN},
     {"query_pre_attn_scalar", HUB_READ, NULL, 0, true},
+    {"rope_theta", HUB_READ, NULL, 0, true}, /* its default is not that of the others */
     {"rope_local_base_freq", HUB_REAL, "rope.freq_base_swa", 0, true},
     {"cache_implementation", HUB_INFORMS},
     /* EmbeddingGemma, whose dense layers behind the pooling are not built. */

@@ -263,6 +263,7 @@ static void test_refused_gemma3(void **state)
         {"[\"sliding_attention\"", "[1", "config.json: layer_types"},
         {":16,\"rope", ":0,\"rope", "config.json: query_pre_attn_scalar"},
         {"gelu_pytorch_tanh", "gelu", "config.json: hidden_activation"},
+        {"\"rope_theta\":1e6,", "", "config.json: rope_theta"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct hub_files files;
