@@ -45,7 +45,7 @@ enum err bert_load_embedding(struct model *model, struct weights *weights, struc
     }
     const char *types = "token_types.weight";
     if (err == ERR_OK && weights_has(weights, types)) {
-        int32_t rows = weights_rows(weights, types);
+        int32_t rows = MAX(weights_rows(weights, types), 1); /* 0 = too many, refused as such */
         err = weights_table(weights, types, rows, hidden, &model->token_types, info);
     }
     return err;

@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "engine/load/hub_config.h"
 #include "engine/load/weights.h"
@@ -280,6 +281,33 @@ static void test_refused_gemma3(void **state)
     }
 }
 
+/* More token types than there can be tokens. */
+static void test_refused_token_types(void **state)
+{
+    enum { ROWS = LIMIT_VOCAB + 1, BEFORE = (10 * 16 + 2 * 16) * 4 };
+    struct hub_files files;
+    char text[1024];
+    size_t count = 0;
+    hub_files_open(&files);
+    snprintf(text, sizeof(text), "%s\"model_type\":\"bert\"}", networks[5].config);
+    hub_files_text(&files, "config.json", text);
+    snprintf(text, sizeof(text),
+        "{\"embeddings.word_embeddings.weight\":{\"dtype\":\"F32\",\"shape\":[10,16],"
+        "\"data_offsets\":[0,640]},"
+        "\"embeddings.LayerNorm.weight\":{\"dtype\":\"F32\",\"shape\":[16],"
+        "\"data_offsets\":[640,704]},"
+        "\"embeddings.LayerNorm.bias\":{\"dtype\":\"F32\",\"shape\":[16],"
+        "\"data_offsets\":[704,%d]},"
+        "\"embeddings.token_type_embeddings.weight\":{\"dtype\":\"F16\",\"shape\":[%d,1],"
+        "\"data_offsets\":[%d,%d]}}",
+        BEFORE, ROWS, BEFORE, BEFORE + 2 * ROWS);
+    unsigned char *file = hub_files_safetensors(text, (size_t)BEFORE + 2 * (size_t)ROWS, &count);
+    hub_files_put(&files, "model.safetensors", file, count);
+    free(file);
+    hub_expect(&files, "token types", ERR_FORMAT, "embeddings.token_type_embeddings.weight");
+    hub_files_close(&files);
+}
+
 /* Gemma's norms are stored less 1. */
 static void test_less_one(void **state)
 {
@@ -331,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_what_differs),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_gemma3),
+        cmocka_unit_test(test_refused_token_types),
         cmocka_unit_test(test_less_one),
         cmocka_unit_test(test_limit_keys),
     };
