@@ -18,7 +18,7 @@ struct hub_config {
     bool headed;          /* the architecture ends in a head over the vocabulary */
     bool tied;            /* which is the embedding */
     bool encoder;         /* sees both ways unless it says otherwise */
-    int64_t context;      /* put last: other files may lower it */
+    int64_t context;      /* positions the network has; other files may want fewer used */
     int64_t turned_rows;  /* of a head, for names with `turned` */
     int64_t skipped_rows; /* for names with `skips` */
 };
