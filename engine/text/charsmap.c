@@ -5,8 +5,8 @@
  *     bits 10-30: offset                             bit 8: a key ends here
  *     bits 0-7: label
  *
- * Nothing of a file is trusted: a walk that leaves the array ends, and a value that is not the
- * start of a character of the strings is no replacement.
+ * Nothing of a file is trusted: a walk that leaves the array ends, and so does one that goes in
+ * circles; a value that is not the start of a character of the strings is no replacement.
  */
 #include "engine/text/charsmap.h"
 
@@ -20,6 +20,18 @@ static uint32_t read_u32(const unsigned char *bytes)
 {
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
            (uint32_t)bytes[3] << 24;
+}
+
+/* The last byte is NUL. */
+static size_t longest_string(const char *strings, size_t bytes)
+{
+    size_t longest = 0;
+    for (size_t at = 0; at < bytes;) {
+        size_t count = strlen(strings + at);
+        longest = MAX(longest, count);
+        at += count + 1;
+    }
+    return longest;
 }
 
 enum err charsmap_load(struct charsmap *map, const unsigned char *blob, size_t bytes,
@@ -38,6 +50,10 @@ enum err charsmap_load(struct charsmap *map, const unsigned char *blob, size_t b
     size_t string_bytes = bytes - sizeof(uint32_t) - trie_bytes;
     if (!utf8_valid((const char *)strings, string_bytes)) {
         return err_set(info, ERR_FORMAT, where, "holds a replacement that is not UTF-8");
+    }
+    if (longest_string((const char *)strings, string_bytes) > CHARSMAP_STRING_BYTES_MAX) {
+        return err_set(info, ERR_LIMIT, where, "holds a replacement of more than %d bytes",
+            CHARSMAP_STRING_BYTES_MAX);
     }
     map->unit_count = trie_bytes / sizeof(uint32_t);
     map->string_bytes = string_bytes;
@@ -120,24 +136,18 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* The string a value points to; false when it points to none. */
-static bool string_at(
-    const struct charsmap *map, size_t value, const char **out_string, size_t *out_bytes)
+static bool is_string(const struct charsmap *map, size_t value)
 {
-    if (value >= map->string_bytes || (map->strings[value] & 0xC0) == 0x80) {
-        return false;
-    }
-    *out_string = map->strings + value;
-    *out_bytes = strlen(*out_string);
-    return true;
+    return value < map->string_bytes && (map->strings[value] & 0xC0) != 0x80;
 }
 
 bool charsmap_find(const struct charsmap *map, const char *text, size_t bytes, bool longest,
     const char **out_string, size_t *out_string_bytes, size_t *out_prefix)
 {
-    bool found = false;
+    const char *string = NULL;
+    size_t end = MIN(bytes, (size_t)CHARSMAP_KEY_BYTES_MAX);
     size_t at = map->unit_count == 0 ? 0 : offset_of(map->units[0]);
-    for (size_t i = 0; i < bytes && text[i] != '\0' && (longest || !found); i++) {
+    for (size_t i = 0; i < end && text[i] != '\0' && (longest || string == NULL); i++) {
         at ^= (unsigned char)text[i];
         if (at >= map->unit_count ||
             (map->units[at] & (1u << 31 | 0xFF)) != (unsigned char)text[i]) {
@@ -145,11 +155,16 @@ bool charsmap_find(const struct charsmap *map, const char *text, size_t bytes, b
         }
         uint32_t unit = map->units[at];
         at ^= offset_of(unit);
-        if ((unit & 1u << 8) != 0 && at < map->unit_count &&
-            string_at(map, map->units[at] & ~(1u << 31), out_string, out_string_bytes)) {
+        size_t value = at < map->unit_count ? map->units[at] & ~(1u << 31) : map->string_bytes;
+        if ((unit & 1u << 8) != 0 && is_string(map, value)) {
+            string = map->strings + value;
             *out_prefix = i + 1;
-            found = true;
         }
     }
-    return found;
+    if (string == NULL) {
+        return false;
+    }
+    *out_string = string;
+    *out_string_bytes = strlen(string);
+    return true;
 }

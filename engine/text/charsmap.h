@@ -12,6 +12,13 @@
 #include <stdint.h>
 #include "engine/base/err.h"
 
+/* So that a table of a file cannot make a text cost the square of its length. Those in use have
+ * keys of up to a dozen bytes and strings of up to 33 (U+FDFA). */
+enum {
+    CHARSMAP_KEY_BYTES_MAX = 256, /* longer keys are not found */
+    CHARSMAP_STRING_BYTES_MAX = 256,
+};
+
 struct charsmap {
     uint32_t *units; /* NULL: no table */
     char *strings;   /* valid UTF-8, its last byte is a NUL */

@@ -485,6 +485,48 @@ static void test_config(void **state)
     refused_files(&files, ERR_FORMAT, "eos_token_id");
 }
 
+/* ---- the table of characters ---------------------------------------------------------------- */
+
+/* A trie in which a, and any number of them, is a key. */
+static enum err load_circle(struct charsmap *map, size_t string_bytes, struct err_info *info)
+{
+    enum { UNITS = 'a' };
+    static unsigned char blob[4 + 4 * UNITS + CHARSMAP_STRING_BYTES_MAX + 2];
+    const uint32_t trie[][2] = {{0, 1u << 10}, {'a' ^ 1, 'a' << 10 | 1u << 8 | 'a'}};
+    const uint32_t trie_bytes = 4 * UNITS;
+    memset(blob, 0, sizeof(blob));
+    memcpy(blob, &trie_bytes, sizeof(trie_bytes));
+    for (size_t i = 0; i < ARRAY_COUNT(trie); i++) {
+        memcpy(blob + 4 + 4 * trie[i][0], &trie[i][1], sizeof(trie[i][1]));
+    }
+    memset(blob + 4 + 4 * UNITS, 'x', string_bytes);
+    return charsmap_load(map, blob, 4 + 4 * UNITS + string_bytes + 1, "map", info);
+}
+
+static void test_charsmap(void **state)
+{
+    (void)state;
+    struct charsmap map;
+    struct err_info info;
+    char text[2 * CHARSMAP_KEY_BYTES_MAX];
+    memset(text, 'a', sizeof(text));
+    assert_int_equal(load_circle(&map, CHARSMAP_STRING_BYTES_MAX + 1, &info), ERR_LIMIT);
+    assert_string_equal(info.where, "map");
+    assert_int_equal(load_circle(&map, CHARSMAP_STRING_BYTES_MAX, &info), ERR_OK);
+    for (size_t bytes = 0; bytes <= sizeof(text); bytes++) {
+        const char *string = NULL;
+        size_t string_bytes = 0;
+        size_t prefix = 0;
+        bool found = charsmap_find(&map, text, bytes, true, &string, &string_bytes, &prefix);
+        assert_int_equal(found, bytes > 0);
+        assert_int_equal(prefix, MIN(bytes, (size_t)CHARSMAP_KEY_BYTES_MAX));
+        assert_int_equal(string_bytes, found ? CHARSMAP_STRING_BYTES_MAX : 0);
+    }
+    charsmap_free(&map);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
 static void fail_opening(const char *text)
 {
     struct tokenizer_json files = files_of(text);
@@ -554,6 +596,7 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_charsmap),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
