@@ -4,6 +4,21 @@
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
 
+enum {
+    /* Chains may lengthen a text; 11 times is what Unicode itself does at worst. */
+    GROWTH_MAX = 64,
+    GROWTH_FREE = 4096,
+};
+
+void encoding_bound(struct encoding *encoding, size_t bytes)
+{
+    size_t longest = MIN(GROWTH_MAX * bytes + GROWTH_FREE, (size_t)INT32_MAX);
+    for (int32_t i = 0; i < 2; i++) {
+        encoding->normal[i].count_max = longest;
+        encoding->split[i].count_max = longest;
+    }
+}
+
 static enum err reserve_span(struct encoding *encoding)
 {
     if (encoding->span_count < encoding->span_capacity) {

@@ -47,6 +47,9 @@ struct encoding {
     size_t way_capacity;
 };
 
+/* Bounds what the chains of a file may make of a text of `bytes` bytes: past it they fail with
+ * ERR_LIMIT. */
+void encoding_bound(struct encoding *encoding, size_t bytes);
 MUST_USE enum err cuts_add(struct cuts *cuts, size_t from, size_t to, struct err_info *info);
 /* Where in the text the byte at `at` came from; known only with a map. */
 size_t encoding_origin(const struct encoding *encoding, size_t at);

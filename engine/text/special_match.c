@@ -89,6 +89,7 @@ static enum err normalize_entries(
             struct special_entry entry = matcher->entries[i];
             const char *text = entry.bytes;
             size_t bytes = entry.count;
+            encoding_bound(&encoding, bytes);
             err = normalizer_apply(normalizer, &encoding, true, &text, &bytes);
             if (err == ERR_OK && pass == 0) {
                 total += bytes;
@@ -110,7 +111,9 @@ static enum err normalize_entries(
     }
     matcher->count = kept;
     encoding_free(&encoding);
-    return err;
+    return err == ERR_LIMIT ? err_set(info, err, "tokenizer.json#/added_tokens",
+                                  "the normalizer makes too much of a token")
+                            : err;
 }
 
 static void index_entries(struct special_matcher *matcher, const struct vocab *vocab)

@@ -12,9 +12,6 @@
 enum {
     /* Longest text of one call. Offsets are int32_t, and work space is up to 36 times the text. */
     TEXT_BYTES_MAX = 1 << 28,
-    /* Chains of a file may lengthen a text; 11 times is what Unicode itself does at worst. */
-    GROWTH_MAX = 64,
-    GROWTH_FREE = 4096,
 };
 
 static enum err encode_word(const struct tokenizer *tokenizer, struct encoding *encoding,
@@ -165,10 +162,8 @@ static enum err encode(const struct tokenizer *tokenizer, struct encoding *encod
     int32_t count_before = encoding->list->count;
     /* A word that gets a prefix only at the start of the text must be known to start there. */
     encoding->with_map = encoding->with_spans || splitter_needs_origin(&tokenizer->splitter);
-    size_t longest = MIN(GROWTH_MAX * bytes + GROWTH_FREE, (size_t)INT32_MAX);
+    encoding_bound(encoding, bytes);
     for (int32_t i = 0; i < 2; i++) {
-        encoding->normal[i].count_max = longest;
-        encoding->split[i].count_max = longest;
         encoding->normal[i].mapped = encoding->with_map;
         encoding->split[i].mapped = encoding->with_map;
     }

@@ -525,6 +525,23 @@ static void test_charsmap(void **state)
     charsmap_free(&map);
 }
 
+/* A token whose normalized spelling has no end: as many steps as there may be, each of 32 times. */
+static void test_growing_token(void **state)
+{
+    (void)state;
+    static const char front[] = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}";
+    static const char step[] = ",{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},"
+                               "\"content\":\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}";
+    static const char file[] =
+        FILE_OF("[{\"id\":0,\"content\":\"x\",\"normalized\":true,\"special\":true}]", "NORMALIZER",
+            "null", "null", "null", "{\"type\":\"BPE\",\"vocab\":{\"x\":0},\"merges\":[]}");
+    char *chain = repeated(front, step, NORMALIZER_STEPS_MAX - 1, "]}");
+    char *text = edited(file, "NORMALIZER", chain);
+    refused(text, ERR_LIMIT, "tokenizer.json#/added_tokens");
+    free(chain);
+    free(text);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void fail_opening(const char *text)
@@ -597,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_charsmap),
+        cmocka_unit_test(test_growing_token),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
