@@ -1,17 +1,21 @@
-/* See trie.h. Open addressing with linear probing, at most half full; grows by doubling. */
+/*
+ * See trie.h. Open addressing with linear probing, at most half full; grows by doubling. The
+ * multiplier of the hash is drawn by lot for each trie: against one that is known, a file of 130 kB
+ * could choose its bytes so that all edges want the same place, and took seconds to read.
+ */
 #include "engine/text/trie.h"
 
 #include <string.h>
 
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
+#include "engine/base/rng.h"
 
 enum { FIRST_EDGES = 1 << 10 };
 
 static size_t home_of(const struct trie *trie, uint32_t node, unsigned char byte)
 {
-    uint64_t hash = ((uint64_t)node << 8 | byte) * UINT64_C(0x9E3779B97F4A7C15);
-    return (size_t)(hash >> 32) & trie->edge_mask;
+    return (size_t)((((uint64_t)node << 8 | byte) * trie->multiplier) >> trie->shift);
 }
 
 /* The edge, or the empty slot where it belongs. */
@@ -36,6 +40,7 @@ static enum err grow_edges(struct trie *trie, size_t count)
     memset(edges, 0xFF, count * sizeof(*edges));
     trie->edges = edges;
     trie->edge_mask = count - 1;
+    trie->shift = 64 - (uint32_t)__builtin_ctzll(count);
     for (size_t i = 0; i < old_count; i++) {
         if (old[i].node != UINT32_MAX) {
             *edge_of(trie, old[i].node, (unsigned char)old[i].byte_and_child) = old[i];
@@ -66,6 +71,7 @@ static enum err add_node(struct trie *trie)
 enum err trie_init(struct trie *trie)
 {
     memset(trie, 0, sizeof(*trie));
+    trie->multiplier = rng_entropy() | 1;
     enum err err = grow_edges(trie, FIRST_EDGES);
     if (err != ERR_OK || (err = add_node(trie)) != ERR_OK) {
         trie_free(trie);

@@ -24,6 +24,8 @@ struct trie {
     struct trie_edge *edges;
     int32_t *ids; /* of the piece that ends at a node, -1 for none */
     size_t edge_mask;
+    uint64_t multiplier; /* of the hash, odd */
+    uint32_t shift;      /* its top bits that count */
     uint32_t node_count, node_capacity;
 };
 

@@ -20,6 +20,7 @@
 #include "engine/text/normalizer.h"
 #include "engine/text/splitter.h"
 #include "engine/text/tokenizer_json.h"
+#include "engine/text/trie.h"
 #include "engine/text/vocab.h"
 #include "tests/scale.h"
 
@@ -542,6 +543,37 @@ static void test_growing_token(void **state)
     free(text);
 }
 
+/* One piece whose bytes are chosen so that its edges met in one place under the golden ratio as
+ * multiplier. The time of each byte is that of any other. */
+static void test_chosen_bytes(void **state)
+{
+    enum { NODES = 1 << 16 };
+    static char piece[NODES];
+    (void)state;
+    for (uint64_t node = 0; node < NODES; node++) {
+        uint64_t least = UINT64_MAX;
+        for (uint64_t byte = 0; byte < 256; byte++) {
+            uint64_t home =
+                (((node << 8 | byte) * UINT64_C(0x9E3779B97F4A7C15)) >> 32) % (2 * NODES);
+            piece[node] = home < least ? (char)byte : piece[node];
+            least = MIN(least, home);
+        }
+    }
+    struct trie trie;
+    assert_int_equal(trie_init(&trie), ERR_OK);
+    const clock_t from = clock();
+    assert_int_equal(trie_add(&trie, piece, NODES, 7), ERR_OK);
+    const double ms = 1e3 * (double)(clock() - from) / CLOCKS_PER_SEC;
+    int32_t node = TRIE_ROOT;
+    for (size_t i = 0; i < NODES; i++) {
+        node = trie_next(&trie, node, (unsigned char)piece[i]);
+        assert_int_equal(node, i + 1);
+    }
+    assert_int_equal(trie.ids[node], 7);
+    trie_free(&trie);
+    assert_true(ms <= 100 * test_scale());
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void fail_opening(const char *text)
@@ -615,6 +647,7 @@ int main(void)
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_charsmap),
         cmocka_unit_test(test_growing_token),
+        cmocka_unit_test(test_chosen_bytes),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
