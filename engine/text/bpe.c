@@ -13,6 +13,7 @@
 
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
+#include "engine/base/rng.h"
 #include "engine/base/utf8.h"
 #include "engine/text/encoding.h"
 #include "engine/text/vocab.h"
@@ -30,7 +31,7 @@ enum { MERGES_MAX = 1 << 24 };
 static struct bpe_pair *home_of(const struct bpe *bpe, int32_t left, int32_t right)
 {
     uint64_t hash = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right);
-    hash = (hash ^ (hash >> 31)) * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ (hash >> 31)) * bpe->multiplier;
     return &bpe->pairs[(hash >> 32) & bpe->pair_mask];
 }
 
@@ -141,6 +142,7 @@ static enum err read_merges(struct bpe *bpe, const struct vocab *vocab,
             info, ERR_NO_MEMORY, merges->where, "no memory for %zu merges", merges->count);
     }
     bpe->pair_mask = slot_count - 1;
+    bpe->multiplier = rng_entropy() | 1; /* by lot, as in trie.c */
     for (size_t i = 0; i < slot_count; i++) {
         bpe->pairs[i].left = -1;
     }

@@ -23,6 +23,7 @@ struct bpe {
     int32_t unknown;   /* for what the vocabulary cannot spell; -1 = it is left out */
     struct bpe_pair *pairs;
     size_t pair_mask;
+    uint64_t multiplier; /* of the hash of a pair, odd */
 };
 
 /* Merge `index` of a list: the two halves, as stored pieces. */

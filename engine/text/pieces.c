@@ -1,7 +1,7 @@
 /*
  * Open addressing with linear probing over a table at most half full. The hash eats eight bytes at
  * a time: pieces are short and looked up once or twice per merge, which makes this the hottest loop
- * of SentencePiece encoding.
+ * of SentencePiece encoding. Its multiplier is drawn by lot, as that of trie.c and for its reason.
  */
 #include "engine/text/pieces.h"
 
@@ -10,24 +10,26 @@
 #include "engine/base/assert.h"
 #include "engine/base/checked.h"
 #include "engine/base/mem.h"
+#include "engine/base/rng.h"
 
-static uint64_t mix(uint64_t hash, uint64_t word)
+static uint64_t mix(uint64_t hash, uint64_t word, uint64_t multiplier)
 {
-    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ word) * multiplier;
     return hash ^ (hash >> 29);
 }
 
-static uint64_t hash_bytes(const char *bytes, size_t count)
+static uint64_t hash_bytes(const struct pieces *pieces, const char *bytes, size_t count)
 {
+    const uint64_t multiplier = pieces->multiplier;
     uint64_t hash = count;
     uint64_t word;
     for (; count >= sizeof(word); bytes += sizeof(word), count -= sizeof(word)) {
         memcpy(&word, bytes, sizeof(word));
-        hash = mix(hash, word);
+        hash = mix(hash, word, multiplier);
     }
     word = 0;
     memcpy(&word, bytes, count);
-    return mix(mix(hash, word), 0);
+    return mix(mix(hash, word, multiplier), 0, multiplier);
 }
 
 static uint32_t tag_of(uint64_t hash)
@@ -58,6 +60,7 @@ enum err pieces_init(struct pieces *pieces, int32_t count_max, size_t bytes_max)
         pieces->slots[i].id = -1;
     }
     pieces->slot_mask = slot_count - 1;
+    pieces->multiplier = rng_entropy() | 1;
     pieces->bytes_max = total;
     pieces->count_max = count_max;
     return ERR_OK;
@@ -132,7 +135,7 @@ void pieces_index(struct pieces *pieces, const uint8_t *kinds, uint8_t kind)
 
 uint64_t pieces_prepare(const struct pieces *pieces, const char *bytes, size_t count)
 {
-    uint64_t hash = hash_bytes(bytes, count);
+    uint64_t hash = hash_bytes(pieces, bytes, count);
     __builtin_prefetch(&pieces->slots[hash & pieces->slot_mask]);
     return hash;
 }
@@ -148,7 +151,7 @@ int32_t pieces_find(const struct pieces *pieces, const char *bytes, size_t count
     if (count > pieces->longest) {
         return -1; /* without hashing it */
     }
-    return slot_of(pieces, hash_bytes(bytes, count), bytes, count)->id;
+    return slot_of(pieces, hash_bytes(pieces, bytes, count), bytes, count)->id;
 }
 
 size_t pieces_memory(const struct pieces *pieces)

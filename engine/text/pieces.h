@@ -23,6 +23,7 @@ struct pieces {
     uint32_t *starts; /* [count_max + 1]; piece i and its NUL lie in [starts[i], starts[i + 1]) */
     struct piece_slot *slots;
     size_t slot_mask;
+    uint64_t multiplier; /* of the hash, odd */
     size_t bytes_max;
     int32_t count, count_max;
     uint32_t longest; /* bytes of the longest piece that can be found */

@@ -574,6 +574,41 @@ static void test_chosen_bytes(void **state)
     assert_true(ms <= 100 * test_scale());
 }
 
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ (hash >> 29);
+}
+
+/* The same of a vocabulary's table: pieces of eight bytes, of 256 the one with the least hash. */
+static void test_chosen_pieces(void **state)
+{
+    enum { PIECES = 1 << 16, MASK = 2 * PIECES - 1 };
+    struct pieces pieces;
+    (void)state;
+    assert_int_equal(pieces_init(&pieces, PIECES, (size_t)8 * PIECES), ERR_OK);
+    for (uint64_t id = 0; id < PIECES; id++) {
+        uint64_t chosen = 0;
+        uint64_t least = UINT64_MAX;
+        for (uint64_t word = id << 8; word < (id + 1) << 8; word++) {
+            uint64_t home = mix(mix(mix(8, word), 0), 0) & MASK;
+            chosen = home < least ? word : chosen;
+            least = MIN(least, home);
+        }
+        pieces_append(&pieces, (const char *)&chosen, sizeof(chosen));
+    }
+    const clock_t from = clock();
+    pieces_index(&pieces, NULL, 0);
+    const double ms = 1e3 * (double)(clock() - from) / CLOCKS_PER_SEC;
+    for (int32_t id = 0; id < PIECES; id++) {
+        size_t count;
+        const char *piece = pieces_get(&pieces, id, &count);
+        assert_int_equal(pieces_find(&pieces, piece, count), id);
+    }
+    pieces_free(&pieces);
+    assert_true(ms <= 100 * test_scale());
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void fail_opening(const char *text)
@@ -648,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_charsmap),
         cmocka_unit_test(test_growing_token),
         cmocka_unit_test(test_chosen_bytes),
+        cmocka_unit_test(test_chosen_pieces),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
