@@ -94,6 +94,10 @@ void gguf_close(struct gguf *gguf); /* NULL allowed */
 uint64_t gguf_file_bytes(const struct gguf *gguf);
 bool gguf_is_folder(const struct gguf *gguf); /* checkpoint.h */
 
+/* Longest sequence the checkpoint is for, an integer, where that is less than its positions:
+ * max_seq_length of sentence-transformers. */
+#define GGUF_SEQUENCE_KEY "magnetd.sequence_length"
+
 bool gguf_has(const struct gguf *gguf, const char *key);
 /* Each returns OK and writes, or leaves *out as it was (the caller's default) and returns OK when
  * the key is absent and !required; ERR_FORMAT naming the key when absent and required, of another
@@ -106,10 +110,6 @@ MUST_USE enum err gguf_get_bool(
     const struct gguf *gguf, const char *key, bool required, bool *out, struct err_info *info);
 MUST_USE enum err gguf_get_string(const struct gguf *gguf, const char *key, bool required,
     struct gguf_string *out, struct err_info *info);
-/* Longest sequence the checkpoint is for, an integer, where that is less than its positions:
- * max_seq_length of sentence-transformers. */
-#define GGUF_SEQUENCE_KEY "magnetd.sequence_length"
-
 MUST_USE enum err gguf_get_array(const struct gguf *gguf, const char *key, bool required,
     enum gguf_type type, struct gguf_array *out, struct err_info *info);
 
