@@ -28,7 +28,18 @@
         "position_embedding_type", HUB_IS_WORD, "absolute"                                         \
     }
 
-static const struct hub_key bert_keys[] = {BERT_KEYS, POSITIONS, ABSOLUTE};
+static const struct hub_key bert_keys[] = {
+    BERT_KEYS,
+    POSITIONS,
+    ABSOLUTE,
+    /* What tools of multilingual BERT write; of the layer for pairs, which no pooling reads. */
+    {"directionality", HUB_IS_WORD, "bidi"},
+    {"pooler_fc_size", HUB_INFORMS},
+    {"pooler_num_attention_heads", HUB_INFORMS},
+    {"pooler_num_fc_layers", HUB_INFORMS},
+    {"pooler_size_per_head", HUB_INFORMS},
+    {"pooler_type", HUB_INFORMS},
+};
 
 static const struct hub_key roberta_keys[] = {
     BERT_KEYS,

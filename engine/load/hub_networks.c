@@ -278,6 +278,24 @@ static enum err put_rope(struct hub_config *config, struct rope *rope, int64_t h
                   : hub_put_f64(config, &rope->json, "factor", "rope.scaling.factor", rope->factor);
 }
 
+/* The type has an older and a newer name; where both are given they must agree. */
+static enum err rope_type(struct rope *rope)
+{
+    const char *newer = NULL;
+    enum err err = hub_string(&rope->json, "type", false, &rope->type);
+    if (err == ERR_OK) {
+        err = hub_string(&rope->json, "rope_type", false, &newer);
+    }
+    if (err != ERR_OK || newer == NULL) {
+        return err;
+    }
+    if (hub_find(&rope->json, "type") != NULL && strcmp(rope->type, newer) != 0) {
+        return hub_fail(&rope->json, ERR_FORMAT, "rope_type", "type says something else");
+    }
+    rope->type = newer;
+    return ERR_OK;
+}
+
 static enum err read_rope(struct hub_config *config, int64_t head_dim)
 {
     struct rope rope = {.type = "default", .theta = 10000};
@@ -289,10 +307,7 @@ static enum err read_rope(struct hub_config *config, int64_t head_dim)
         err = hub_inner(&config->json, names[newer ? 0 : 1], META_JSON_OBJECT, &rope.json);
     }
     if (err == ERR_OK && rope.json.value != NULL) {
-        err = hub_string(&rope.json, "type", false, &rope.type);
-        if (err == ERR_OK) {
-            err = hub_string(&rope.json, "rope_type", false, &rope.type);
-        }
+        err = rope_type(&rope);
         if (err == ERR_OK && hub_find(&rope.json, "rope_theta") != NULL) {
             err = hub_real(&rope.json, "rope_theta", true, &rope.theta);
             theta_in = &rope.json;

@@ -144,6 +144,10 @@ static const struct hub_change configs[] = {
     {"theta negative", "10000.0", "-1", FORMAT, CONFIG "rope_theta"},
     {"theta an integer", "10000.0", "10000", ERR_OK, NULL},
 
+    {"two names of one scaling",
+        SCALING("\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":2"), ERR_OK, NULL},
+    {"two scalings", SCALING("\"type\":\"linear\",\"rope_type\":\"default\",\"factor\":2"), FORMAT,
+        CONFIG "rope_scaling.rope_type"},
     {"no scaling", SCALING("\"rope_type\":\"default\""), ERR_OK, NULL},
     {"scaling in another place", "\"rope_scaling\":null",
         "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":0.5}", FORMAT,

@@ -40,8 +40,10 @@ static const struct {
                     "\"sliding_window\":8,\"query_pre_attn_scalar\":16,\"rope_theta\":1e6,"
                     "\"rope_local_base_freq\":10000.0,\"final_logit_softcapping\":null,"
                     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\"],"},
-    {"bert",
-        "{\"architectures\":[\"BertModel\"]," BERT "\"position_embedding_type\":\"absolute\","},
+    {"bert", "{\"architectures\":[\"BertModel\"]," BERT
+             "\"position_embedding_type\":\"absolute\",\"directionality\":\"bidi\","
+             "\"pooler_fc_size\":768,\"pooler_num_attention_heads\":12,\"pooler_num_fc_layers\":3,"
+             "\"pooler_size_per_head\":128,\"pooler_type\":\"first_token_transform\","},
     {"xlm-roberta", "{\"architectures\":[\"XLMRobertaModel\"],\"pad_token_id\":1," BERT},
     {"bert", "{\"architectures\":[\"JinaBertForMaskedLM\"]," BERT
              "\"position_embedding_type\":\"alibi\",\"feed_forward_type\":\"geglu\","},
