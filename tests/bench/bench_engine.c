@@ -20,8 +20,8 @@
  * machine changes its clock by a fifth within a second, and a share of a limit of another moment
  * says nothing.
  *
- * "products-16" is 16 rows through the matrices of a decode step and nothing else (products.h):
- * what is missing to it is what a step spends on the rest.
+ * "products-16" is 16 rows through the matrices of a decode step, head included, and nothing else
+ * (products.h), and "products-64" 64: what is missing to them is what a step spends on the rest.
  *
  * With int8 activations the peak is that of the rung's 8-bit products (limits_int8.h).
  *
@@ -340,15 +340,17 @@ static void report(
 }
 
 /* Not what is counted with --once: its steps are the engine's. */
-static void report_products(struct bench *bench)
+static void report_products(struct bench *bench, int32_t rows)
 {
-    const struct shape shape = {.batch = 16, .tokens = DECODE_TOKENS};
-    if (!wanted(bench, "products-16") || bench->once) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "products-%d", rows);
+    if (!wanted(bench, name) || bench->once) {
         return;
     }
-    struct products *products = products_open(&bench->config, shape.batch);
-    products_step(products, shape.batch);
-    measure(bench, "products-16", &shape, products);
+    const struct shape shape = {.batch = rows, .tokens = DECODE_TOKENS};
+    struct products *products = products_open(&bench->config, rows);
+    products_step(products, rows);
+    measure(bench, name, &shape, products);
     products_close(products);
 }
 
@@ -378,7 +380,8 @@ static void run_all(struct bench *bench)
         report(bench, "batch", batch,
             &(struct shape){.prompt = BATCH_PROMPT, .batch = batch, .tokens = DECODE_TOKENS});
     }
-    report_products(bench);
+    report_products(bench, 16);
+    report_products(bench, 64);
 }
 
 /* Of an embedding table that is no head, a step reads a few rows. */
