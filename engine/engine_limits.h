@@ -17,7 +17,7 @@ enum {
     LIMIT_CHOICES = 255,
     LIMIT_CONTEXT = 1 << 20, /* tokens of one sequence, whatever the file says */
     LIMIT_PRIORITY = 100,
-    LIMIT_SALT_BYTES = 32, /* of a cache_salt */
+    LIMIT_SALT_BYTES = 32,  /* of a cache_salt */
     LIMIT_BULK_INPUTS = 32, /* an embedding of more is bulk: nobody reads so many at once */
     LIMIT_THREADS = 256,
     LIMIT_VOCAB = 1 << 21,
