@@ -7,42 +7,42 @@
 
 /* ---- putting -------------------------------------------------------------------------------- */
 
-static void our_key(
-    const struct hub_config *config, const char *key, char out[LIMIT_FILE_NAME_BYTES])
+/* What a key is called here, and what errors call it. */
+struct names {
+    char ours[LIMIT_FILE_NAME_BYTES];
+    char shown[ERR_WHERE_BYTES];
+};
+
+static struct names names_of(
+    const struct hub_config *config, const struct hub_json *json, const char *name, const char *key)
 {
+    struct names names;
     const bool whole = strncmp(key, "tokenizer.", strlen("tokenizer.")) == 0;
-    (void)snprintf(out, LIMIT_FILE_NAME_BYTES, "%s%s%s", whole ? "" : config->network->name,
+    (void)snprintf(names.ours, sizeof names.ours, "%s%s%s", whole ? "" : config->network->name,
         whole ? "" : ".", key);
+    hub_shown(json, name, names.shown);
+    return names;
 }
 
 enum err hub_put_i64(struct hub_config *config, const struct hub_json *json, const char *name,
     const char *key, int64_t value)
 {
-    char ours[LIMIT_FILE_NAME_BYTES];
-    char shown[ERR_WHERE_BYTES];
-    our_key(config, key, ours);
-    hub_shown(json, name, shown);
-    return gguf_put_i64(config->gguf, ours, shown, value, json->info);
+    const struct names names = names_of(config, json, name, key);
+    return gguf_put_i64(config->gguf, names.ours, names.shown, value, json->info);
 }
 
 enum err hub_put_f64(struct hub_config *config, const struct hub_json *json, const char *name,
     const char *key, double value)
 {
-    char ours[LIMIT_FILE_NAME_BYTES];
-    char shown[ERR_WHERE_BYTES];
-    our_key(config, key, ours);
-    hub_shown(json, name, shown);
-    return gguf_put_f64(config->gguf, ours, shown, value, json->info);
+    const struct names names = names_of(config, json, name, key);
+    return gguf_put_f64(config->gguf, names.ours, names.shown, value, json->info);
 }
 
 enum err hub_put_bool(struct hub_config *config, const struct hub_json *json, const char *name,
     const char *key, bool value)
 {
-    char ours[LIMIT_FILE_NAME_BYTES];
-    char shown[ERR_WHERE_BYTES];
-    our_key(config, key, ours);
-    hub_shown(json, name, shown);
-    return gguf_put_bool(config->gguf, ours, shown, value, json->info);
+    const struct names names = names_of(config, json, name, key);
+    return gguf_put_bool(config->gguf, names.ours, names.shown, value, json->info);
 }
 
 /* ---- keys by their table -------------------------------------------------------------------- */
