@@ -65,7 +65,7 @@ enum err bert_load_norms(
     return load_vectors(weights, l, norms, ARRAY_COUNT(norms), info);
 }
 
-static enum err load_layer(
+enum err bert_load_sides(
     struct model *model, struct weights *weights, int32_t l, struct err_info *info)
 {
     struct layer *layer = &model->layers[l];
@@ -77,7 +77,6 @@ static enum err load_layer(
         {"attn_k.weight", width_kv, hidden, &layer->k.weight},
         {"attn_v.weight", width_kv, hidden, &layer->v.weight},
         {"attn_output.weight", hidden, width_q, &layer->output.weight},
-        {"ffn_up.weight", ffn, hidden, &layer->up.weight},
         {"ffn_down.weight", hidden, ffn, &layer->down.weight},
     };
     const struct load_vector biases[] = {
@@ -85,7 +84,6 @@ static enum err load_layer(
         {"attn_k.bias", width_kv, &layer->k.bias},
         {"attn_v.bias", width_kv, &layer->v.bias},
         {"attn_output.bias", hidden, &layer->output.bias},
-        {"ffn_up.bias", ffn, &layer->up.bias},
         {"ffn_down.bias", hidden, &layer->down.bias},
     };
     enum err err = load_matrices(weights, l, matrices, ARRAY_COUNT(matrices), info);
@@ -93,6 +91,20 @@ static enum err load_layer(
         err = load_vectors(weights, l, biases, ARRAY_COUNT(biases), info);
     }
     return err == ERR_OK ? bert_load_norms(model, weights, l, info) : err;
+}
+
+static enum err load_layer(
+    struct model *model, struct weights *weights, int32_t l, struct err_info *info)
+{
+    struct linear *up = &model->layers[l].up;
+    int32_t ffn = model->info.ffn;
+    const struct load_matrix matrix = {"ffn_up.weight", ffn, model->info.hidden, &up->weight};
+    const struct load_vector bias = {"ffn_up.bias", ffn, &up->bias};
+    enum err err = bert_load_sides(model, weights, l, info);
+    if (err == ERR_OK) {
+        err = load_matrices(weights, l, &matrix, 1, info);
+    }
+    return err == ERR_OK ? load_vectors(weights, l, &bias, 1, info) : err;
 }
 
 static enum err bert_load(struct model *model, struct weights *weights, struct err_info *info)

@@ -13,6 +13,9 @@ MUST_USE enum err bert_load_embedding(
 /* The two norms of a layer. */
 MUST_USE enum err bert_load_norms(
     struct model *model, struct weights *weights, int32_t l, struct err_info *info);
+/* A layer with biases, but for what leads into its MLP: attention, Wdown, and the two norms. */
+MUST_USE enum err bert_load_sides(
+    struct model *model, struct weights *weights, int32_t l, struct err_info *info);
 
 /* x = norm of token, type and position, as far as the network has them. */
 void bert_embed(const struct pass *pass, int32_t row);

@@ -37,42 +37,14 @@ static enum err load_gate(
     return load_matrices(weights, l, is_joined ? joined : apart, 2, info);
 }
 
-static enum err load_layer(
-    struct model *model, struct weights *weights, int32_t l, struct err_info *info)
-{
-    struct layer *layer = &model->layers[l];
-    int32_t hidden = model->info.hidden, ffn = model->info.ffn;
-    int32_t width_q = model->info.heads * model->info.head_dim;
-    int32_t width_kv = model->info.heads_kv * model->info.head_dim;
-    const struct load_matrix matrices[] = {
-        {"attn_q.weight", width_q, hidden, &layer->q.weight},
-        {"attn_k.weight", width_kv, hidden, &layer->k.weight},
-        {"attn_v.weight", width_kv, hidden, &layer->v.weight},
-        {"attn_output.weight", hidden, width_q, &layer->output.weight},
-        {"ffn_down.weight", hidden, ffn, &layer->down.weight},
-    };
-    const struct load_vector biases[] = {
-        {"attn_q.bias", width_q, &layer->q.bias},
-        {"attn_k.bias", width_kv, &layer->k.bias},
-        {"attn_v.bias", width_kv, &layer->v.bias},
-        {"attn_output.bias", hidden, &layer->output.bias},
-        {"ffn_down.bias", hidden, &layer->down.bias},
-    };
-    enum err err = load_matrices(weights, l, matrices, ARRAY_COUNT(matrices), info);
-    if (err == ERR_OK) {
-        err = load_gate(model, weights, l, info);
-    }
-    if (err == ERR_OK) {
-        err = load_vectors(weights, l, biases, ARRAY_COUNT(biases), info);
-    }
-    return err == ERR_OK ? bert_load_norms(model, weights, l, info) : err;
-}
-
 static enum err jina_load(struct model *model, struct weights *weights, struct err_info *info)
 {
     enum err err = bert_load_embedding(model, weights, info);
     for (int32_t l = 0; l < model->info.layers && err == ERR_OK; l++) {
-        err = load_layer(model, weights, l, info);
+        err = bert_load_sides(model, weights, l, info);
+        if (err == ERR_OK) {
+            err = load_gate(model, weights, l, info);
+        }
     }
     return err;
 }
