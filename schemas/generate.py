@@ -4,6 +4,7 @@
     generate.py routes FOLDER OUT.c            the route table
     generate.py tables FOLDER OUT.h OUT.c      request structs, tables for api/bind.c
     generate.py cases  FOLDER OUT.tsv          bodies with their verdicts, for the tests
+    generate.py reference FOLDER VERSION OUT.json OUT.md    openapi.json and docs/api.md
 
 Beside the keywords of draft 2020-12 the schemas use a few of their own:
     x-form       name of an alternative in a oneOf
@@ -423,6 +424,11 @@ def main():
     elif what_to_make == "cases":
         import cases
         texts = [cases.emit_cases(Schemas(folder))]
+    elif what_to_make == "reference":
+        import openapi
+        version, *outputs = outputs
+        texts = [openapi.emit_openapi(Schemas(folder), version),
+                 openapi.emit_reference(Schemas(folder), what)]
     else:
         sys.exit(f"generate.py: unknown output {what_to_make}")
     for path, text in zip(outputs, texts, strict=True):
