@@ -11,9 +11,11 @@ enum {
     LIMIT_TOP_LOGPROBS = 100, /* n_probs of /infill; other routes stop at 20 */
     LIMIT_LOGIT_BIAS = 1024,
     LIMIT_GAPS = 64,
-    LIMIT_PROMPTS = 16,     /* named prompts of a profile */
-    LIMIT_END_TOKENS = 16,  /* tokens that end a text */
-    LIMIT_STOP_TOKENS = 16, /* ends of one step besides the model's */
+    LIMIT_ADAPTERS = 8,       /* loaded at once: LLM2Vec, the most that is known, has two */
+    LIMIT_ADAPTER_RANK = 512, /* of one; the largest in use have 256 */
+    LIMIT_PROMPTS = 16,       /* named prompts of a profile */
+    LIMIT_END_TOKENS = 16,    /* tokens that end a text */
+    LIMIT_STOP_TOKENS = 16,   /* ends of one step besides the model's */
     LIMIT_CHOICES = 255,
     LIMIT_CONTEXT = 1 << 20, /* tokens of one sequence, whatever the file says */
     LIMIT_PRIORITY = 100,

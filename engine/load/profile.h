@@ -22,7 +22,8 @@ enum {
     PROFILE_TEMPLATE_BYTES = 16384, /* WildGuard's has 700, Qwen3Guard's 3,000 */
     PROFILE_DIMENSIONS = 16,
     PROFILE_FIELDS = 16,
-    PROFILE_VALUES = 16, /* of a field */
+    PROFILE_VALUES = 16,         /* of a field */
+    PROFILE_ADAPTER_BYTES = 256, /* path of an adapter */
 };
 
 enum profile_source { PROFILE_NONE, PROFILE_KEY, PROFILE_FILE };
@@ -59,6 +60,13 @@ struct profile_classify {
     int32_t field_count;
 };
 
+/* What lies on the weights for one mode: files or folders, from the profile's folder on. */
+struct profile_adapters {
+    bool stated; /* the profile has a word for this mode, be it none */
+    char paths[LIMIT_ADAPTERS][PROFILE_ADAPTER_BYTES];
+    int32_t count;
+};
+
 struct profile {
     enum profile_source source;
     bool modes[KIND_COUNT]; /* endpoints the checkpoint is for */
@@ -77,6 +85,7 @@ struct profile {
 
     enum infill_mode infill_modes[INFILL_MODE_COUNT]; /* in order of preference */
     int32_t infill_mode_count;
+    bool infill_modes_stated;
     enum gap_positions gap_positions;
     char span_end[PROFILE_TOKEN_BYTES]; /* learned end of a span; "" = none */
     struct profile_fim fim;
@@ -87,6 +96,7 @@ struct profile {
     int32_t end_count; /* 0 = the vocabulary's own */
 
     struct profile_classify classify;
+    struct profile_adapters adapters[KIND_COUNT];
 };
 
 /* Where the profile's text is: profile_path, else NAME.profile.json beside model_path if it exists,

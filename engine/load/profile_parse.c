@@ -13,7 +13,8 @@
 struct reader {
     struct profile *profile;
     const char *source;
-    char path[ERR_WHERE_BYTES]; /* "infill.fim.order" */
+    char path[ERR_WHERE_BYTES];        /* "infill.fim.order" */
+    struct profile_adapters *adapters; /* of the mode that is read */
     struct err_info *info;
 };
 
@@ -335,6 +336,7 @@ static enum err read_infill_mode(struct reader *reader, const struct meta_json *
 static enum err read_infill_modes(struct reader *reader, const struct meta_json *value)
 {
     reader->profile->infill_mode_count = 0;
+    reader->profile->infill_modes_stated = true;
     enum err err = read_list(reader, value, INFILL_MODE_COUNT, read_infill_mode);
     if (err == ERR_OK && meta_json_count(value) == 0) {
         return fail(reader, ERR_FORMAT, "is empty");
@@ -620,26 +622,59 @@ static enum err read_classify(struct reader *reader, const struct meta_json *val
     return err;
 }
 
-/* ---- known, and refused until they are built ------------------------------------------------- */
+/* ---- adapters ------------------------------------------------------------------------------- */
 
-static enum err read_adapter_list(struct reader *reader, const struct meta_json *value)
+static enum err read_adapter(struct reader *reader, const struct meta_json *value)
 {
-    enum err err = want(reader, value, META_JSON_ARRAY);
-    if (err == ERR_OK && meta_json_count(value) > 0) {
-        return fail(reader, ERR_UNSUPPORTED, "adapters are not built");
+    struct profile_adapters *adapters = reader->adapters;
+    enum err err =
+        read_text(reader, value, PROFILE_ADAPTER_BYTES, adapters->paths[adapters->count]);
+    for (int32_t i = 0; err == ERR_OK && i < adapters->count; i++) {
+        if (strcmp(adapters->paths[i], adapters->paths[adapters->count]) == 0) {
+            return fail(reader, ERR_FORMAT, "stands twice in the list");
+        }
     }
+    adapters->count += err == ERR_OK;
     return err;
+}
+
+static enum err read_mode_adapters(
+    struct reader *reader, const char *mode, const struct meta_json *value)
+{
+    static const char *const words[KIND_COUNT] = {
+#define X(name, word) word,
+        KIND_MAP(X)
+#undef X
+    };
+    int kind = 0;
+    while (kind < KIND_COUNT && strcmp(words[kind], mode) != 0) {
+        kind++;
+    }
+    if (kind == KIND_COUNT) {
+        return fail(reader, ERR_FORMAT, "no such mode is known here");
+    }
+    reader->adapters = &reader->profile->adapters[kind];
+    *reader->adapters = (struct profile_adapters){.stated = true};
+    return read_list(reader, value, LIMIT_ADAPTERS, read_adapter);
 }
 
 static enum err read_adapters(struct reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
-#define X(name, word) {word, read_adapter_list},
-        KIND_MAP(X)
-#undef X
-    };
-    return read_object(reader, value, entries, ARRAY_COUNT(entries));
+    enum err err = want(reader, value, META_JSON_OBJECT);
+    void *cursor = NULL;
+    const char *mode;
+    const struct meta_json *list;
+    while (err == ERR_OK && meta_json_next(value, &cursor, &mode, &list)) {
+        const size_t length = path_push(reader, mode);
+        err = read_mode_adapters(reader, mode, list);
+        if (err == ERR_OK) {
+            reader->path[length] = '\0';
+        }
+    }
+    return err;
 }
+
+/* ---- known, and refused until they are built ------------------------------------------------- */
 
 static enum err read_head(struct reader *reader, const struct meta_json *value)
 {

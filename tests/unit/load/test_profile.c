@@ -39,7 +39,7 @@ static const char *const everything =
     "\"classify\":{\"name\":\"two\",\"template\":\"Judge: {prompt}\",\"score\":\"softmax\","
     "\"fields\":[{\"map\":{\"yes\":\"harmful\",\"n/a\":null},\"name\":\"harm\","
     "\"label\":\"Harmful: \",\"values\":[\"yes\",\"no\",\"n/a\"]}]},"
-    "\"adapters\":{\"embed\":[],\"generate\":[]}}";
+    "\"adapters\":{\"embed\":[\"mntp\",\"simcse.gguf\"],\"generate\":[]}}";
 
 static void test_everything(void **state)
 {
@@ -79,6 +79,13 @@ static void test_everything(void **state)
     assert_string_equal(profile.classify.fields[0].values[0].meaning, "harmful");
     assert_string_equal(profile.classify.fields[0].values[1].meaning, "no");
     assert_string_equal(profile.classify.fields[0].values[2].meaning, "");
+    assert_true(profile.infill_modes_stated);
+    assert_true(profile.adapters[KIND_EMBED].stated && profile.adapters[KIND_GENERATE].stated);
+    assert_false(profile.adapters[KIND_INFILL].stated);
+    assert_int_equal(profile.adapters[KIND_EMBED].count, 2);
+    assert_int_equal(profile.adapters[KIND_GENERATE].count, 0);
+    assert_string_equal(profile.adapters[KIND_EMBED].paths[0], "mntp");
+    assert_string_equal(profile.adapters[KIND_EMBED].paths[1], "simcse.gguf");
 }
 
 /* In the text of a row, ' stands for ". */
@@ -111,7 +118,11 @@ static const struct {
     {"{'dimensions':[64,65537]}", "dimensions[1]", ERR_FORMAT},
     {"{'dimensions':[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}", "dimensions", ERR_LIMIT},
     {"{'head':['dense']}", "head", ERR_UNSUPPORTED},
-    {"{'adapters':{'embed':['mntp']}}", "adapters.embed", ERR_UNSUPPORTED},
+    {"{'adapters':[]}", "adapters", ERR_FORMAT},
+    {"{'adapters':{'embed':'mntp'}}", "adapters.embed", ERR_FORMAT},
+    {"{'adapters':{'embed':['mntp',1]}}", "adapters.embed[1]", ERR_FORMAT},
+    {"{'adapters':{'embed':['']}}", "adapters.embed[0]", ERR_FORMAT},
+    {"{'adapters':{'embed':['a','b','a']}}", "adapters.embed[2]", ERR_FORMAT},
     {"{'adapters':{'chat':[]}}", "adapters.chat", ERR_FORMAT},
     {"{'prompts':{'q':'query: '}}", "prompts.q", ERR_FORMAT},
     {"{'prompts':{'q':'{text}{text}'}}", "prompts.q", ERR_FORMAT},
@@ -186,6 +197,20 @@ static void test_limits(void **state)
         }
         strcat(text, "]}}");
         assert_int_equal(parse(text, NULL), count == LIMIT_END_TOKENS ? ERR_OK : ERR_LIMIT);
+    }
+    for (int count = LIMIT_ADAPTERS; count <= LIMIT_ADAPTERS + 1; count++) {
+        char text[256] = "{\"adapters\":{\"embed\":[";
+        for (int i = 0; i < count; i++) {
+            const size_t used = strlen(text);
+            snprintf(text + used, sizeof(text) - used, "%s\"a%d\"", i ? "," : "", i);
+        }
+        strcat(text, "]}}");
+        assert_int_equal(parse(text, NULL), count == LIMIT_ADAPTERS ? ERR_OK : ERR_LIMIT);
+    }
+    for (int bytes = PROFILE_ADAPTER_BYTES - 1; bytes <= PROFILE_ADAPTER_BYTES; bytes++) {
+        char text[512];
+        snprintf(text, sizeof(text), "{\"adapters\":{\"embed\":[\"%0*d\"]}}", bytes, 0);
+        assert_int_equal(parse(text, NULL), bytes < PROFILE_ADAPTER_BYTES ? ERR_OK : ERR_LIMIT);
     }
     for (int bytes = PROFILE_TEXT_BYTES - 1; bytes <= PROFILE_TEXT_BYTES; bytes++) {
         char text[4096];
