@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sets up and passes the tests: installs what is missing, fetches the model, builds, runs every
+# Sets up and passes the tests: installs what is missing, fetches two models, builds, runs every
 # suite, and closes with a line "N passed, N failed, N skipped".
 #     sh tests/run.sh [--compiler CC] [--sanitize address,undefined|thread] [SUITE ...]
 #     sh tests/run.sh --cross aarch64 [SUITE ...]      built for another CPU, run by an emulator
@@ -30,6 +30,14 @@ if [ -z "${MAGNETD_MODEL:-}" ]; then
     else
         echo "run.sh: the default model is not here; tests on it will skip" >&2
         unset MAGNETD_MODEL
+    fi
+fi
+if [ -z "${MAGNETD_MINILM:-}" ]; then
+    if MAGNETD_MINILM=$(sh deploy/fetch_model.sh minilm); then
+        export MAGNETD_MINILM
+    else
+        echo "run.sh: all-MiniLM-L6-v2 is not here; tests on it will skip" >&2
+        unset MAGNETD_MINILM
     fi
 fi
 

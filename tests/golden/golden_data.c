@@ -48,19 +48,29 @@ bool golden_reference(const char *name, char *out_path)
     return join(out_path, "%s/../shared/data/%s", source_root(), name);
 }
 
-bool golden_model(char *out_path)
+/* What deploy/fetch_model.sh fetched: where `variable` says, or under its name in the cache. */
+static bool fetched(const char *variable, const char *name, char *out_path)
 {
-    const char *model = getenv("MAGNETD_MODEL");
-    if (model != NULL && model[0] != '\0') {
-        return join(out_path, "%s", model);
+    const char *path = getenv(variable);
+    if (path != NULL && path[0] != '\0') {
+        return join(out_path, "%s", path);
     }
-    static const char file[] = "magnetd/SmolLM2-135M-Instruct.Q4_1.gguf";
     const char *cache = getenv("XDG_CACHE_HOME");
     if (cache != NULL && cache[0] != '\0') {
-        return join(out_path, "%s/%s", cache, file);
+        return join(out_path, "%s/magnetd/%s", cache, name);
     }
     const char *home = getenv("HOME");
-    return join(out_path, "%s/.cache/%s", home != NULL ? home : "", file);
+    return join(out_path, "%s/.cache/magnetd/%s", home != NULL ? home : "", name);
+}
+
+bool golden_model(char *out_path)
+{
+    return fetched("MAGNETD_MODEL", "SmolLM2-135M-Instruct.Q4_1.gguf", out_path);
+}
+
+bool golden_minilm(char *out_path)
+{
+    return fetched("MAGNETD_MINILM", "all-MiniLM-L6-v2", out_path);
 }
 
 void golden_skip(const char *what)

@@ -17,10 +17,11 @@ enum { GOLDEN_PATH_BYTES = 4096, GOLDEN_SKIP = 77 /* meson's exit status of a sk
 /* Each writes a path of at most GOLDEN_PATH_BYTES and says whether the file is there.
  * golden_fixture: below tests/golden/fixtures. golden_reference: below $MAGNETD_DATA, default
  * ../shared/data beside the source tree. golden_model: $MAGNETD_MODEL, default the cache folder
- * that deploy/fetch_model.sh fills. */
+ * that deploy/fetch_model.sh fills; golden_minilm: $MAGNETD_MINILM, likewise, a folder. */
 bool golden_fixture(const char *name, char *out_path);
 bool golden_reference(const char *name, char *out_path);
 bool golden_model(char *out_path);
+bool golden_minilm(char *out_path);
 /* Prints that `what` is absent and ends the test as skipped. */
 NORETURN void golden_skip(const char *what);
 

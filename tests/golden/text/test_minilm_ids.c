@@ -1,8 +1,8 @@
 /*
  * Goal: the ids all-MiniLM-L6-v2 sees are those that sentence-transformers gave it.
  * Method: minilm-reference holds texts with their ids, [CLS] and [SEP] included, cut to 256 tokens;
- * the vocabulary is the GGUF file beside them, and tokenizer.json where MAGNETD_MINILM names the
- * model's folder.
+ * the vocabulary is the GGUF file beside them, and tokenizer.json of the model's folder where
+ * deploy/fetch_model.sh put it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,14 +71,14 @@ static void test_gguf(void **state)
 static void test_json(void **state)
 {
     (void)state;
-    const char *folder = getenv("MAGNETD_MINILM");
-    if (folder == NULL || folder[0] == '\0') {
-        printf("skipped: MAGNETD_MINILM names no folder\n");
+    char folder[GOLDEN_PATH_BYTES];
+    char path[GOLDEN_PATH_BYTES + 16];
+    size_t bytes;
+    if (!golden_minilm(folder)) {
+        printf("skipped: all-MiniLM-L6-v2 is not there (deploy/fetch_model.sh minilm)\n");
         skip_test();
         return;
     }
-    char path[GOLDEN_PATH_BYTES];
-    size_t bytes;
     snprintf(path, sizeof(path), "%s/tokenizer.json", folder);
     char *file = (char *)golden_bytes(path, &bytes);
     struct tokenizer *tokenizer = text_golden_json(file, bytes, path);
