@@ -6,7 +6,7 @@
  * puts around it, and the instruction counts as text. Ids of the client are used as they are, so
  * nothing is put around those.
  */
-#include "api/call.h"
+#include "api/embed.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -16,13 +16,6 @@
 #include "engine/base/utf8.h"
 
 enum { TRUNCATED_NAMED = 64 }; /* indices in X-Truncated-Inputs */
-
-/* What both endpoints ask, resolved against the profile. */
-struct embed_notes {
-    const struct embed_request *request;
-    bool token_vectors;
-    bool *truncated; /* [item_count] */
-};
 
 /* One input on its way to an item. */
 struct embed_input {
@@ -35,7 +28,8 @@ struct embed_input {
 
 /* ---- decode -------------------------------------------------------------------------------- */
 
-static enum err check_request(const struct embed_request *request, struct err_info *info)
+static enum err check_request(const struct call *call, const struct embed_request *request,
+    const char *inputs_at, struct err_info *info)
 {
     if (request->has_prompt_name && request->has_instruction) {
         return call_fail(info, ERR_INVALID, NULL, "/prompt_name",
@@ -43,6 +37,10 @@ static enum err check_request(const struct embed_request *request, struct err_in
     }
     bool ids = request->inputs.form == COMMON_INPUTS_IDS ||
                (request->inputs.form == COMMON_INPUTS_ID_LISTS);
+    if (ids && call->limits->embed_ids_refused) {
+        return call_fail(info, ERR_INVALID, "token_ids_refused", inputs_at,
+            "token ids are not taken here: another vocabulary's would mean other text");
+    }
     if (ids && (request->has_prompt_name || request->has_instruction)) {
         return call_fail(info, ERR_INVALID, NULL,
             request->has_prompt_name ? "/prompt_name" : "/instruction",
@@ -51,20 +49,20 @@ static enum err check_request(const struct embed_request *request, struct err_in
     return ERR_OK;
 }
 
-static enum err keep_notes(struct call *call, const struct embed_request *request,
-    bool token_vectors, struct err_info *info)
+enum err embed_keep(struct call *call, const struct embed_request *request, bool token_vectors,
+    const char *inputs_at, struct err_info *info)
 {
     struct embed_notes *notes;
     enum err err = call_basics(call, &request->basics, info);
     if (err == ERR_OK) {
-        err = check_request(request, info);
+        err = check_request(call, request, inputs_at, info);
     }
     if (err == ERR_OK) {
         err = call_array(call, 1, sizeof(*notes), &notes, info);
     }
     if (err == ERR_OK) {
-        notes->request = request;
-        notes->token_vectors = token_vectors;
+        *notes = (struct embed_notes){
+            .request = request, .inputs_at = inputs_at, .token_vectors = token_vectors};
         call->state = notes;
     }
     return err;
@@ -74,7 +72,7 @@ static enum err embed_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
     enum err err = call_decode(call, &schema_embed_request, body, bytes, info);
-    return err != ERR_OK ? err : keep_notes(call, call->request, false, info);
+    return err != ERR_OK ? err : embed_keep(call, call->request, false, "/inputs", info);
 }
 
 /* /embed_all's request as an /embed request: what it lacks is off. */
@@ -101,7 +99,7 @@ static enum err embed_all_decode(
         .attention = given->attention,
         .has_attention = given->has_attention};
     call->request = request;
-    return keep_notes(call, request, true, info);
+    return embed_keep(call, request, true, "/inputs", info);
 }
 
 /* ---- plan: settings ------------------------------------------------------------------------ */
@@ -290,9 +288,9 @@ static enum err read_input(struct call *call, const struct embed_notes *notes, i
     bool single = inputs->form == COMMON_INPUTS_TEXT || inputs->form == COMMON_INPUTS_IDS;
     *input = (struct embed_input){.index = index};
     if (single) {
-        (void)snprintf(input->where, sizeof(input->where), "/inputs");
+        (void)snprintf(input->where, sizeof(input->where), "%s", notes->inputs_at);
     } else {
-        (void)snprintf(input->where, sizeof(input->where), "/inputs/%d", index);
+        (void)snprintf(input->where, sizeof(input->where), "%s/%d", notes->inputs_at, index);
     }
     switch (inputs->form) {
     case COMMON_INPUTS_TEXT:
@@ -331,10 +329,10 @@ static enum err check_capable(
         return call_fail(info, ERR_NOT_CAPABLE, NULL, NULL, "this model makes no vectors");
     }
     if (count == 0) {
-        return call_fail(info, ERR_EMPTY, NULL, "/inputs", "the list of inputs is empty");
+        return call_fail(info, ERR_EMPTY, NULL, notes->inputs_at, "the list of inputs is empty");
     }
     if (count > call->limits->items_max) {
-        return call_fail(info, ERR_LIMIT, "too_many_inputs", "/inputs",
+        return call_fail(info, ERR_LIMIT, "too_many_inputs", notes->inputs_at,
             "%d inputs are more than %d", count, call->limits->items_max);
     }
     if (request->has_dimensions && request->dimensions > call->model->hidden) {
@@ -371,7 +369,7 @@ static enum err list_truncated(
     return err;
 }
 
-static enum err embed_plan(struct call *call, struct err_info *info)
+enum err embed_plan(struct call *call, struct err_info *info)
 {
     struct embed_notes *notes = call->state;
     const struct embed_request *request = notes->request;
@@ -401,7 +399,7 @@ static enum err embed_plan(struct call *call, struct err_info *info)
             .dimensions = request->has_dimensions ? request->dimensions : 0};
         tokens += input.ids.count;
         if (tokens > call->limits->embed_tokens_max) {
-            return call_fail(info, ERR_LIMIT, "too_many_tokens", "/inputs",
+            return call_fail(info, ERR_LIMIT, "too_many_tokens", notes->inputs_at,
                 "the inputs hold more than %d tokens", call->limits->embed_tokens_max);
         }
     }
@@ -414,7 +412,7 @@ static enum err embed_plan(struct call *call, struct err_info *info)
 
 /* ---- encode -------------------------------------------------------------------------------- */
 
-static void write_vector(
+void embed_write_vector(
     struct json_out *out, const struct embed_notes *notes, const struct item_result *result)
 {
     if (notes->token_vectors) {
@@ -431,10 +429,20 @@ static void write_vector(
     }
 }
 
+void embed_write_usage(struct json_out *out, const struct call *call, const struct job *job)
+{
+    struct call_usage usage = call_usage(call, job);
+    json_out_object(out);
+    json_out_key(out, "prompt_tokens");
+    json_out_int(out, usage.prompt);
+    json_out_key(out, "total_tokens");
+    json_out_int(out, usage.prompt);
+    json_out_end(out);
+}
+
 static void write_details(struct json_out *out, const struct call *call,
     const struct embed_notes *notes, const struct job *job)
 {
-    struct call_usage usage = call_usage(call, job);
     json_out_key(out, "truncated");
     json_out_array(out);
     for (int32_t i = 0; i < call->plan.item_count; i++) {
@@ -444,21 +452,22 @@ static void write_details(struct json_out *out, const struct call *call,
     }
     json_out_end(out);
     json_out_key(out, "usage");
-    json_out_object(out);
-    json_out_key(out, "prompt_tokens");
-    json_out_int(out, usage.prompt);
-    json_out_key(out, "total_tokens");
-    json_out_int(out, usage.prompt);
-    json_out_end(out);
+    embed_write_usage(out, call, job);
+}
+
+enum err embed_job_error(const struct call *call, const struct job *job, struct err_info *info)
+{
+    const struct embed_notes *notes = call->state;
+    enum common_inputs_form form = notes->request->inputs.form;
+    bool list = form == COMMON_INPUTS_TEXTS || form == COMMON_INPUTS_ID_LISTS;
+    return call_job_error(job, list ? notes->inputs_at : NULL, info);
 }
 
 static enum err embed_encode(
     struct call *call, const struct job *job, struct buf *out, struct err_info *info)
 {
     const struct embed_notes *notes = call->state;
-    enum common_inputs_form form = notes->request->inputs.form;
-    bool list = form == COMMON_INPUTS_TEXTS || form == COMMON_INPUTS_ID_LISTS;
-    enum err err = call_job_error(job, list ? "/inputs" : NULL, info);
+    enum err err = embed_job_error(call, job, info);
     if (err != ERR_OK) {
         return err;
     }
@@ -472,7 +481,7 @@ static enum err embed_encode(
     }
     json_out_array(&json);
     for (int32_t i = 0; i < job->plan.item_count; i++) {
-        write_vector(&json, notes, &job->results[i]);
+        embed_write_vector(&json, notes, &job->results[i]);
     }
     json_out_end(&json);
     if (notes->request->details) {

@@ -32,6 +32,7 @@ struct api_limits {
     int32_t items_max;        /* inputs of one request */
     int32_t embed_tokens_max; /* tokens of one embedding call */
     int64_t timeout_ms_max;
+    bool embed_ids_refused; /* token ids as inputs of embeddings */
 };
 
 /* One call of an endpoint: the request arena's contents. */
@@ -87,7 +88,7 @@ struct endpoint {
 };
 
 extern const struct endpoint endpoint_embed, endpoint_embed_all, endpoint_infill, endpoint_generate,
-    endpoint_generate_stream, endpoint_classify;
+    endpoint_generate_stream, endpoint_classify, endpoint_v1_embeddings;
 
 /* Endpoints without a job: /tokenize, /detokenize, /decode. The reply is written at once. */
 enum err endpoint_tokenize(

@@ -4,6 +4,7 @@
  */
 #include "server/app.h"
 
+#include <string.h>
 #include <time.h>
 #include "engine/base/assert.h"
 #include "engine/base/log.h"
@@ -192,7 +193,8 @@ enum err app_open(struct app *app, const struct config *config, struct http_hook
         .started_us = clock_now_us(NULL)};
     app->limits = (struct api_limits){.items_max = LIMIT_INPUTS,
         .embed_tokens_max = LIMIT_EMBED_TOKENS,
-        .timeout_ms_max = LIMIT_TOTAL_MS_MAX};
+        .timeout_ms_max = LIMIT_TOTAL_MS_MAX,
+        .embed_ids_refused = strcmp(config->embed_token_ids, "reject") == 0};
     ASSERT(endpoint_route_count <= ROUTES_MAX);
     enum err err = tasks_open(
         &app->tasks, (int32_t)config->jobs, (int32_t)config->workers, NULL, wake_loop, app);

@@ -87,6 +87,8 @@ static const struct setting settings[] = {
         "after SIGTERM: then cancel what still runs"),
     NUMBER("stop-timeout-ms", stop_timeout_ms, LIMIT_STOP_TIMEOUT_MS, 0, 3600000,
         "and then leave, though a step of the engine still runs (status 3)"),
+    WORD("embed-token-ids", embed_token_ids, "accept|reject",
+        "token ids as inputs of embeddings: a client's vocabulary may be another"),
     WORD("log-level", log_level, "info|debug|warn|error", "least severe line to log"),
     SWITCH("print-plan", print_plan, "print the memory plan of --model and leave"),
     TEXT("check-model", check_model, "", "PATH", "check a model, print what it is and leave"),

@@ -20,6 +20,7 @@ struct config {
     char kernels[16];
     char kv_type[8];
     char activations[8];
+    char embed_token_ids[8];
     char log_level[8];
     char host[64];
     char check_model[CONFIG_TEXT_BYTES]; /* not empty: check this file and leave */

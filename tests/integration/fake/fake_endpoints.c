@@ -214,6 +214,7 @@ static enum err frame_end(struct call *call, const struct job *job, struct buf *
 
 ENDPOINT(embed, KIND_EMBED, FAMILY_TEI, decode, plan_embed);
 ENDPOINT(embed_all, KIND_EMBED, FAMILY_TEI, decode, plan_embed);
+ENDPOINT(v1_embeddings, KIND_EMBED, FAMILY_OPENAI, decode, plan_embed);
 ENDPOINT(infill, KIND_INFILL, FAMILY_LLAMA, decode, plan_infill);
 ENDPOINT(generate, KIND_GENERATE, FAMILY_TEI, decode, plan_generate);
 ENDPOINT(generate_stream, KIND_GENERATE, FAMILY_TEI, decode_stream, plan_generate);

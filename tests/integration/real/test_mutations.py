@@ -23,6 +23,9 @@ GOOD = [
                 "truncation_direction": "Left", "dimensions": 16, "encoding_format": "float",
                 "details": True, "pooling": "mean", "attention": "causal"}),
     ("/embed_all", {"inputs": [[5, 6, 7], [8]], "truncate": False}),
+    ("/v1/embeddings", {"input": ["the tea", "\u00e9"], "encoding_format": "base64",
+                        "dimensions": 16, "truncate": True, "truncation_direction": "Left",
+                        "instruction": "i"}),
     ("/generate", {"inputs": "the", "parameters": {
         "max_new_tokens": 4, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "stop": ["q"], "seed": 3,
         "details": True, "top_n_tokens": 2, "repetition_penalty": 1.1}}),

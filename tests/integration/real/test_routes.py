@@ -40,6 +40,8 @@ TABLE = [
     ("/embed", {"inputs": "a", "normalize": False, "dimensions": 8, "instruction": "Find:"}),
     ("/embed", {"inputs": "a", "timeout_ms": 3600000, "model": "", "user": "u", "metadata": {}}),
     ("/embed_all", {"inputs": "the tea"}), ("/embed_all", {"inputs": ["a", "the"]}),
+    ("/v1/embeddings", {"input": "the tea"}), ("/v1/embeddings", {"input": [[5, 6], [7]]}),
+    ("/v1/embeddings", {"input": ["a", "the"], "encoding_format": "base64", "dimensions": 8}),
     ("/generate", {"inputs": "the", "parameters": {
         "max_new_tokens": 3, "details": True, "decoder_input_details": True, "top_n_tokens": 2}}),
     ("/generate", {"inputs": "the", "stream": True, "parameters": {"max_new_tokens": 3}}),

@@ -355,6 +355,36 @@ static void test_embed_limits(void **state)
     plan_rig_close(&rig);
 }
 
+/* ---- v1/embeddings ------------------------------------------------------------------------- */
+
+static void test_v1_embeddings(void **state)
+{
+    (void)state;
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, false);
+    plan_rig_prompt(&rig, &endpoint_v1_embeddings, "{\"input\":\"ab\"}", "{B}ab");
+    const struct plan_item *item = &rig.call.plan.items[0];
+    assert_true(item->normalize);
+    assert_int_equal(item->pooling, POOLING_MEAN);
+    assert_int_equal(item->dimensions, 0);
+    plan_rig_prompt(
+        &rig, &endpoint_v1_embeddings, "{\"input\":[[97,98],[99]],\"dimensions\":3}", "ab");
+    plan_rig_item(&rig, 1, "c");
+    assert_int_equal(rig.call.plan.items[1].dimensions, 3);
+    /* One past the context: an error, or cut when the request says so. */
+    char body[256];
+    (void)sprintf(body, "{\"input\":[\"a\",\"%0*d\"]}", CONTEXT, 0);
+    plan_rig_refused(&rig, &endpoint_v1_embeddings, body, ERR_CONTEXT, "/input/1");
+    (void)sprintf(body, "{\"input\":[\"%0*d\"],\"truncate\":true}", CONTEXT, 0);
+    assert_int_equal(plan_rig_plan(&rig, &endpoint_v1_embeddings, body), ERR_OK);
+    assert_int_equal(rig.call.plan.items[0].token_count, CONTEXT);
+    rig.limits.embed_ids_refused = true;
+    plan_rig_refused(&rig, &endpoint_v1_embeddings, "{\"input\":[97]}", ERR_INVALID, "/input");
+    plan_rig_refused(&rig, &endpoint_embed, "{\"inputs\":[[97]]}", ERR_INVALID, "/inputs");
+    plan_rig_prompt(&rig, &endpoint_v1_embeddings, "{\"input\":\"ab\"}", "{B}ab");
+    plan_rig_close(&rig);
+}
+
 /* ---- generate ------------------------------------------------------------------------------ */
 
 static void test_generate(void **state)
@@ -501,6 +531,7 @@ static void test_allocation_failures(void **state)
         const char *body;
     } cases[] = {
         {&endpoint_embed, "{\"inputs\":[\"a\",\"b\"],\"instruction\":\"i\",\"what\":1}"},
+        {&endpoint_v1_embeddings, "{\"input\":[\"a\",\"b\"],\"dimensions\":4}"},
         {&endpoint_infill, "{\"text\":\"a[gap]b\",\"stop\":[\"x\"],\"mode\":\"hybrid\"}"},
         {&endpoint_infill,
             "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"repo\":\"r\",\"filename\":\"f\","
@@ -549,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_embed_prompts),
         cmocka_unit_test(test_embed_truncation),
         cmocka_unit_test(test_embed_limits),
+        cmocka_unit_test(test_v1_embeddings),
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_fields_without_effect),
         cmocka_unit_test(test_time_to_predict),
