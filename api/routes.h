@@ -15,7 +15,7 @@ enum route_handler {
 };
 
 /* Pages are the server's own; ORDER PAGE is the order of this list. */
-#define PAGE_MAP(X) X(INFO) X(HEALTH) X(LIVE) X(READY) X(METRICS)
+#define PAGE_MAP(X) X(HOME) X(INFO) X(HEALTH) X(LIVE) X(READY) X(METRICS)
 
 enum route_page {
 #define X(name) PAGE_##name,

@@ -11,7 +11,7 @@ run="ca-certificates curl python3-pip"
 test="libcmocka-dev node-llhttp python3-jsonschema wrk"
 cross="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev:arm64
     libjansson-dev:arm64 libopenblas-pthread-dev:arm64 libutf8proc-dev:arm64"
-ci="ccache clang clang-format-14 git libclang-rt-14-dev llvm"
+ci="ccache chromium clang clang-format-14 git libclang-rt-14-dev llvm"
 
 packages_of() {
     case $1 in

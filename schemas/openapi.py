@@ -7,6 +7,7 @@ test makes them again.
 """
 import json
 import pathlib
+import re
 
 FAMILIES = {"tei": "TEI", "openai": "OpenAI", "llama": "llama.cpp"}
 ERRORS = {"tei": "error_tei.json", "openai": "error_openai.json", "llama": "error_llama.json"}
@@ -74,8 +75,8 @@ class Components:
 # ---- openapi.json --------------------------------------------------------------------------------
 
 def operation(route, components, schemas):
-    result = {"summary": route["summary"], "operationId": route["path"].strip("/").replace("/", "_")
-              .replace("{", "").replace("}", "").replace(".", "_").replace("-", "_"),
+    name = re.sub(r"\W+", "_", route["path"].strip("/")).strip("_") or "page"
+    result = {"summary": route["summary"], "operationId": name,
               "tags": [FAMILIES[route["family"]]]}
     parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
                   for name in path_parameters(route["path"])]
@@ -93,8 +94,8 @@ def operation(route, components, schemas):
         content["application/json"] = {"schema": components.add(route["reply"])}
     if "frame" in route:
         content["text/event-stream"] = {"schema": components.add(route["frame"])}
-    if not content:
-        content["text/plain"] = {"schema": {"type": "string"}}
+    if "media" in route:
+        content[route["media"]] = {"schema": {"type": "string"}}
     error = {"application/json": {"schema": components.add(ERRORS[route["family"]])}}
     result["responses"] = {
         "200": {"description": "The answer; of a stream, one event.", "content": content},

@@ -12,6 +12,7 @@
 #include "server/admission.h"
 #include "server/handle_compute.h"
 #include "server/handle_info.h"
+#include "server/page/page.h"
 
 struct engine *app_engine(struct app *app)
 {
@@ -46,6 +47,9 @@ static void answer_page(struct app *app, struct request *request)
         break;
     case PAGE_LIVE:
         health_answer_live(request);
+        break;
+    case PAGE_HOME:
+        page_answer(request);
         break;
     case PAGE_METRICS:
         metrics_answer(app, request);

@@ -171,8 +171,9 @@ def check_reply(path, reply, whole=True):
         assert kind == "application/json", reply
         reply.value = strict_json(reply.body)
         check_error(path, reply.status, reply.value)
-    elif path == "/metrics":
-        assert kind == "text/plain; version=0.0.4; charset=utf-8", reply
+    elif "media" in SCHEMAS.routes[path]:
+        version = " version=0.0.4;" if path == "/metrics" else ""
+        assert kind == f"{SCHEMAS.routes[path]['media']};{version} charset=utf-8", reply
     else:
         assert kind == "application/json", reply
         reply.value = strict_json(reply.body)

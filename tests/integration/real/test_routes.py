@@ -81,6 +81,7 @@ TABLE = [
     ("/tokenize", {"inputs": "the"}), ("/tokenize", {"inputs": ["the", "tea"]}),
     ("/detokenize", {"tokens": [5, 6]}), ("/detokenize", {"tokens": []}),
     ("/decode", {"ids": [5, 6]}), ("/decode", {"ids": [[5], [6]], "skip_special_tokens": False}),
+    ("/", None),
     ("/info", None), ("/health", None), ("/live", None), ("/ready", None), ("/metrics", None),
 ]
 # More of the same, where a token costs microseconds.
@@ -217,7 +218,7 @@ class Routes(unittest.TestCase):
                                       (("Content-Encoding", "gzip"), 415),
                                       (("Accept", "image/png"), 406)):
                     self.assertEqual(ask(self.server, path, {}, fields=[field]).status, status)
-        for path in ("/", "/embed/", "/Embed", "/v1/embeddings", "/similarity", "/rerank"):
+        for path in ("//", "/embed/", "/Embed", "/v1/embeddings", "/similarity", "/rerank"):
             reply = ask(self.server, path, {}, "POST") if path != "/v1/embeddings" else None
             self.assertTrue(reply is None or reply.status == 404, path)
         for accept in ("*/*", "application/*", "text/event-stream", "application/json;q=0.1, x/y"):
