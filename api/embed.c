@@ -335,9 +335,9 @@ static enum err check_capable(
         return call_fail(info, ERR_LIMIT, "too_many_inputs", notes->inputs_at,
             "%d inputs are more than %d", count, call->limits->items_max);
     }
-    if (request->has_dimensions && request->dimensions > call->model->hidden) {
+    if (request->has_dimensions && request->dimensions > call->model->vector) {
         return call_fail(info, ERR_LIMIT, "dimensions_too_large", "/dimensions",
-            "this model's vectors have %d numbers", call->model->hidden);
+            "this model's vectors have %d numbers", call->model->vector);
     }
     if (pooling_of(call, notes) == POOLING_EOS &&
         tokenizer_special(call->tokenizer, TOKEN_EOS) < 0) {

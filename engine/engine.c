@@ -135,6 +135,7 @@ enum err engine_start(struct engine *engine, struct err_info *info)
     engine->bounds = (struct plan_bounds){
         .vocab = about->vocab,
         .hidden = about->hidden,
+        .vector = about->vector,
         .context = engine->config.context,
         .embeds_only = about->embeds_only,
         /* Rows appended later count on from the newest, at most a context of them. */

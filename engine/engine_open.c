@@ -138,7 +138,7 @@ enum err engine_size(struct engine_config *config, const struct model *model,
         .jobs = config->jobs,
         .context = config->context,
         .step_rows = config->step_rows,
-        .tools = {.vocab = about->vocab, .hidden = about->hidden},
+        .tools = {.vocab = about->vocab, .hidden = about->hidden, .vector = about->vector},
     };
     plan.weights = model_bytes(model);
     plan.scratch = scratch_bytes(about, MIN(config->step_rows, TILE_ROWS)) +
@@ -249,6 +249,12 @@ static void host_logits(void *context, const float *const *hidden, int32_t count
     model_logits(engine->model, engine->scratch, engine->threads, hidden, count, logits);
 }
 
+static void host_dense(void *context, double *const *rows, int32_t count)
+{
+    struct engine *engine = context;
+    model_dense(engine->model, engine->scratch, engine->threads, rows, count);
+}
+
 static int64_t host_now(void *context)
 {
     const struct engine *engine = context;
@@ -274,6 +280,9 @@ static enum err open_scheduler(struct engine *engine)
                 .kernels = &engine->kernels,
                 .vocab = about->vocab,
                 .hidden = about->hidden,
+                .vector = about->vector,
+                .dense = about->dense_widest > 0,
+                .vector_norm = about->vector_norm,
                 .ends = engine->ends,
                 .end_count = tokenizer_ends(engine->tokenizer, engine->ends),
             },
@@ -283,6 +292,7 @@ static enum err open_scheduler(struct engine *engine)
         .units = model_units(engine->model),
         .forward = host_forward,
         .logits = about->embeds_only ? NULL : host_logits,
+        .dense = host_dense,
         .now_us = host_now,
         .done = engine_job_done,
         .progress = engine_job_progress,

@@ -222,7 +222,7 @@ static enum err check_item(const struct plan_item *item, const struct plan_bound
         return bad(info, ERR_CONTEXT, i, -1, "positions", "are past the model's positions");
     }
     if (item->pool_from < 0 || item->pool_from >= item->token_count || item->dimensions < 0 ||
-        item->dimensions > bounds->hidden) {
+        item->dimensions > bounds->vector) {
         return bad(info, ERR_INVALID, i, -1, "pooling", "reads outside the prompt or the width");
     }
     if (decodes(item) && !sampling_valid(&item->sampling, bounds->vocab)) {
@@ -303,10 +303,10 @@ static bool size_item(struct arena *arena, const struct plan_item *item,
     result->prompt_tokens = item->token_count;
     if (item->pooling != POOLING_NONE || item->token_vectors) {
         result->vector_rows = item->token_vectors ? item->token_count : 1;
-        result->vector_dim =
-            item->token_vectors || item->dimensions == 0 ? bounds->hidden : item->dimensions;
+        const int32_t most = item->token_vectors ? bounds->hidden : bounds->vector;
+        result->vector_dim = item->token_vectors || item->dimensions == 0 ? most : item->dimensions;
         result->vector =
-            arena_array(arena, (size_t)result->vector_rows * (size_t)bounds->hidden, sizeof(float));
+            arena_array(arena, (size_t)result->vector_rows * (size_t)most, sizeof(float));
         if (result->vector == NULL) {
             return false;
         }

@@ -12,6 +12,7 @@
 /* What the checks are made against. */
 struct plan_bounds {
     int32_t vocab, hidden, context;
+    int32_t vector;          /* numbers of a pooled vector */
     bool embeds_only;        /* no logits: steps and prompt_logprobs are ERR_NOT_CAPABLE */
     int32_t position_max;    /* greatest position a plan may name */
     int32_t piece_bytes_max; /* most text bytes of one token */

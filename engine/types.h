@@ -282,7 +282,9 @@ struct model_info {
     char architecture[32];
     char weights_type[16]; /* most common matrix type, lower case: "q4_1" */
     int32_t layers, hidden, heads, heads_kv, head_dim, ffn, vocab, context_trained;
-    int32_t context; /* tokens of one sequence this engine was opened for */
+    int32_t vector;       /* numbers of a pooled vector: hidden, or what the dense head gives */
+    int32_t dense_widest; /* numbers between layers of a dense head; 0 = it has none */
+    int32_t context;      /* tokens of one sequence this engine was opened for */
     uint64_t parameters;
     uint64_t file_bytes;
     bool embeds_only;      /* the network has no head: rows become vectors and nothing else */
@@ -292,6 +294,7 @@ struct model_info {
     enum attention embed_attention, prompt_attention;
     enum pooling embed_pooling;
     bool pool_skip_instruction;
+    bool vector_norm; /* a pooled vector passes a layer norm before it is cut */
     bool can_generate, can_embed, can_infill, can_classify;
     bool calibrated; /* a profile states the moderation template */
     /* What works with this model, in the order in which the request's `auto` prefers it. */

@@ -63,7 +63,7 @@ static void write_tasks(struct json_out *json, const struct model_info *model)
 {
     json_out_key(json, "embedding");
     json_out_object(json);
-    member_int(json, "dimensions", model->hidden);
+    member_int(json, "dimensions", model->vector);
     member_text(json, "attention", plan_text_attention(model->embed_attention));
     json_out_key(json, "prompts");
     json_out_array(json);

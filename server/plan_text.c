@@ -78,7 +78,7 @@ void plan_text_profile(FILE *file, const struct model_info *model)
         model->can_embed ? " embed" : "", model->can_infill ? " infill" : "",
         model->can_classify ? " classify" : "");
     if (model->can_embed) {
-        fprintf(file, "  vectors of %d, %s, pooled by %s%s\n", model->hidden,
+        fprintf(file, "  vectors of %d, %s, pooled by %s%s\n", model->vector,
             plan_text_attention(model->embed_attention), plan_text_pooling(model->embed_pooling),
             model->pool_skip_instruction ? " without the instruction" : "");
     }

@@ -23,6 +23,15 @@ static const struct arch_key common_keys[] = {
     /* For the profile: which mask and pooling the checkpoint was made for. */
     {"attention.causal", ARCH_KEY_READ},
     {"pooling_type", ARCH_KEY_READ},
+    /* The dense head, which any network may have. */
+    {"dense_2_feat_in", ARCH_KEY_READ},
+    {"dense_2_feat_out", ARCH_KEY_READ},
+    {"dense_2_bias", ARCH_KEY_READ},
+    {"dense_2_activation", ARCH_KEY_READ},
+    {"dense_3_feat_in", ARCH_KEY_READ},
+    {"dense_3_feat_out", ARCH_KEY_READ},
+    {"dense_3_bias", ARCH_KEY_READ},
+    {"dense_3_activation", ARCH_KEY_READ},
     {"tensor_data_layout", ARCH_KEY_READ}, /* tells how the checkpoint came to be */
     /* Not built. */
     {"expert_count", ARCH_KEY_INTEGER, 0},

@@ -5,6 +5,9 @@
 #include <string.h>
 #include "engine/base/assert.h"
 
+/* Of the layer norm, as those who train such checkpoints compute it. */
+static const double LAYER_NORM_EPS = 1e-5;
+
 /* Weight of the row'th row; the sum of rows times weights is divided by weight_sum. */
 static double weight_of(enum pooling pooling, int32_t row, int32_t rows)
 {
@@ -38,7 +41,8 @@ void pooling_begin(
 {
     ASSERT(pooling != POOLING_NONE);
     ASSERT(hidden > 0 && rows > 0);
-    *pool = (struct pool){.pooling = pooling, .hidden = hidden, .rows_expected = rows, .sum = sum};
+    *pool = (struct pool){
+        .pooling = pooling, .hidden = hidden, .rows_expected = rows, .sum = sum, .count = hidden};
     memset(sum, 0, (size_t)hidden * sizeof(*sum));
 }
 
@@ -68,6 +72,15 @@ void pooling_skip(struct pool *pool, int32_t rows)
     pool->rows += rows;
 }
 
+void pooling_close(struct pool *pool)
+{
+    ASSERT(pool->rows == pool->rows_expected);
+    const double divisor = weight_sum(pool->pooling, pool->rows);
+    for (int32_t i = 0; i < pool->hidden; i++) {
+        pool->sum[i] /= divisor;
+    }
+}
+
 /* Zero vectors are not divided by their length. */
 static double length_of(double sum_of_squares)
 {
@@ -86,22 +99,44 @@ static enum err check_finite(const float *out, int32_t count)
     return ERR_OK;
 }
 
+/* (x - mean) / deviation is the norm of x; without one, x itself. */
+struct centre {
+    double mean, deviation;
+};
+
+static struct centre centre_of(const struct pool *pool)
+{
+    struct centre centre = {.mean = 0, .deviation = 1};
+    if (!pool->layer_norm) {
+        return centre;
+    }
+    for (int32_t i = 0; i < pool->count; i++) {
+        centre.mean += pool->sum[i];
+    }
+    centre.mean /= pool->count;
+    double squares = 0;
+    for (int32_t i = 0; i < pool->count; i++) {
+        squares += (pool->sum[i] - centre.mean) * (pool->sum[i] - centre.mean);
+    }
+    centre.deviation = sqrt(squares / pool->count + LAYER_NORM_EPS);
+    return centre;
+}
+
 enum err pooling_finish(const struct pool *pool, int32_t dimensions, bool normalize, float *out)
 {
-    ASSERT(pool->rows == pool->rows_expected);
-    ASSERT(dimensions >= 1 && dimensions <= pool->hidden);
-    double divisor = weight_sum(pool->pooling, pool->rows);
+    ASSERT(dimensions >= 1 && dimensions <= pool->count);
+    const struct centre centre = centre_of(pool);
     double length = 1;
     if (normalize) {
         double squares = 0;
         for (int32_t i = 0; i < dimensions; i++) {
-            double value = pool->sum[i] / divisor;
+            double value = (pool->sum[i] - centre.mean) / centre.deviation;
             squares += value * value;
         }
         length = length_of(squares);
     }
     for (int32_t i = 0; i < dimensions; i++) {
-        out[i] = (float)(pool->sum[i] / divisor / length);
+        out[i] = (float)((pool->sum[i] - centre.mean) / centre.deviation / length);
     }
     return check_finite(out, dimensions);
 }

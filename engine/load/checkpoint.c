@@ -211,10 +211,84 @@ static enum err put_tensors(struct folder *folder)
         return err_set(folder->info, ERR_LIMIT, INDEX, "%zu tensors, at most %d are read", count,
             LIMIT_FILE_TENSORS);
     }
+    const int32_t parts = folder->gguf->fd_count - folder->config.dense_count;
     enum err err = gguf_put_room(folder->gguf, count + 1, folder->info); /* and rope_freqs */
-    for (int32_t part = 0; part < folder->gguf->fd_count; part++) {
+    for (int32_t part = 0; part < parts; part++) {
         for (size_t i = 0; err == ERR_OK && i < folder->parts[part].count; i++) {
             err = put_tensor(folder, &folder->parts[part].tensors[i], part);
+        }
+    }
+    return err;
+}
+
+/* ---- dense layers --------------------------------------------------------------------------- */
+
+/* A layer's one or two tensors. Whether there has to be a bias is its config.json's to say, and the
+ * model's to see (engine/model/dense.c). */
+static enum err put_dense_tensor(
+    struct folder *folder, const struct safetensors_tensor *from, int32_t index, int32_t part)
+{
+    char shown[ERR_WHERE_BYTES];
+    char name[32];
+    const bool weight = strcmp(from->name, "linear.weight") == 0;
+    (void)snprintf(shown, sizeof(shown), "%s: %.90s", folder->names[part], from->name);
+    if (!weight && strcmp(from->name, "linear.bias") != 0) {
+        return err_set(folder->info, ERR_UNSUPPORTED, shown, "a dense layer has no such tensor");
+    }
+    (void)snprintf(name, sizeof(name), "dense_%d.%s", (int)index + 2, weight ? "weight" : "bias");
+    struct gguf_tensor tensor = {.name = {name, strlen(name)},
+        .dims = from->dims,
+        .shape = {1, 1, 1, 1},
+        .offset = from->offset,
+        .bytes = from->bytes,
+        .part = part};
+    if (!type_of(from->type, &tensor.type)) {
+        return err_set(folder->info, ERR_UNSUPPORTED, shown, "weights of type %s",
+            safetensors_type_word(from->type));
+    }
+    for (int32_t i = 0; i < from->dims; i++) {
+        tensor.shape[i] = from->shape[from->dims - 1 - i];
+    }
+    tensor.shown = arena_copy(&folder->gguf->arena, shown, strlen(shown));
+    if (tensor.shown == NULL) {
+        return err_set(folder->info, ERR_NO_MEMORY, shown, "no memory for its name");
+    }
+    return gguf_put_tensor(folder->gguf, &tensor, folder->info);
+}
+
+/* Opened after the network's parts, whose index knows nothing of these files. */
+static enum err open_dense(struct folder *folder)
+{
+    enum err err = ERR_OK;
+    for (int32_t i = 0; err == ERR_OK && i < folder->config.dense_count; i++) {
+        char *name = arena_printf(&folder->arena, "%s/%s", folder->config.dense[i], SINGLE);
+        if (name == NULL) {
+            return err_set(folder->info, ERR_NO_MEMORY, SINGLE, "no memory for its name");
+        }
+        if (folder->gguf->fd_count == LIMIT_FILE_PARTS) {
+            return err_set(folder->info, ERR_LIMIT, name,
+                "more than %d files, the most that are read", LIMIT_FILE_PARTS);
+        }
+        err = open_part(folder, name);
+    }
+    return err;
+}
+
+static enum err put_dense(struct folder *folder)
+{
+    const int32_t first = folder->gguf->fd_count - folder->config.dense_count;
+    enum err err = ERR_OK;
+    for (int32_t i = 0; err == ERR_OK && i < folder->config.dense_count; i++) {
+        const struct safetensors *part = &folder->parts[first + i];
+        bool weight = false;
+        for (size_t t = 0; err == ERR_OK && t < part->count; t++) {
+            weight |= strcmp(part->tensors[t].name, "linear.weight") == 0;
+            err = put_dense_tensor(folder, &part->tensors[t], i, first + i);
+        }
+        if (err == ERR_OK && !weight) {
+            char shown[ERR_WHERE_BYTES];
+            (void)snprintf(shown, sizeof(shown), "%s: linear.weight", folder->names[first + i]);
+            return err_set(folder->info, ERR_FORMAT, shown, "the tensor is missing");
         }
     }
     return err;
@@ -328,7 +402,13 @@ static enum err fill(struct folder *folder, const char *path)
         err = check_index(folder);
     }
     if (err == ERR_OK) {
+        err = open_dense(folder);
+    }
+    if (err == ERR_OK) {
         err = put_tensors(folder);
+    }
+    if (err == ERR_OK) {
+        err = put_dense(folder);
     }
     if (err == ERR_OK) {
         err = check_head(folder);

@@ -215,17 +215,22 @@ static enum err find_network(struct hub_config *config)
     const char *architecture = "";
     char shown[ERR_WHERE_BYTES];
     bool known = false;
+    bool both_ways = false;
     enum err err = hub_string(json, "model_type", true, &type);
     if (err == ERR_OK) {
         err = get_architecture(json, &architecture);
     }
+    if (err == ERR_OK) {
+        err = hub_bool(json, "use_bidirectional_attention", &both_ways);
+    }
     if (err != ERR_OK) {
         return err;
     }
-    config->network = hub_network_find(type, architecture, &known);
+    config->network = hub_network_find(type, architecture, both_ways, &known);
     if (config->network == NULL && known) {
-        return hub_fail(
-            json, ERR_UNSUPPORTED, "architectures", "%.48s is not built in", architecture);
+        return hub_fail(json, ERR_UNSUPPORTED,
+            both_ways ? "use_bidirectional_attention" : "architectures", "%.48s is not built in%s",
+            architecture, both_ways ? " with both ways open" : "");
     }
     if (config->network == NULL) {
         return hub_fail(

@@ -11,6 +11,11 @@
 #include "engine/load/hub_json.h"
 #include "engine/load/hub_names.h"
 
+enum {
+    HUB_DENSE_MAX = 2,
+    HUB_FOLDER_BYTES = 47, /* of a stage's folder: "1_Pooling" */
+};
+
 struct hub_config {
     struct hub_json json; /* config.json */
     struct gguf *gguf;
@@ -21,6 +26,9 @@ struct hub_config {
     int64_t context;      /* positions the network has; other files may want fewer used */
     int64_t turned_rows;  /* of a head, for names with `turned` */
     int64_t skipped_rows; /* for names with `skips` */
+    /* Folders of the dense layers behind the pooling, dense_2 and dense_3 of the network. */
+    char dense[HUB_DENSE_MAX][HUB_FOLDER_BYTES + 1];
+    int32_t dense_count;
 };
 
 enum hub_use {
@@ -45,6 +53,9 @@ struct hub_key {
     bool required;
 };
 
+/* What config.json says under use_bidirectional_attention may make it another network. */
+enum hub_ways { HUB_WAYS_ANY, HUB_WAYS_ONE, HUB_WAYS_BOTH };
+
 struct hub_network {
     const char *model_type; /* in config.json */
     const char *name;       /* general.architecture */
@@ -53,11 +64,12 @@ struct hub_network {
     size_t key_count;
     struct hub_names names;
     enum err (*read)(struct hub_config *config); /* what a table does not say */
+    enum hub_ways ways;
 };
 
 /* NULL when there is none; *out_known = there is one of this model_type. */
 const struct hub_network *hub_network_find(
-    const char *model_type, const char *architecture, bool *out_known);
+    const char *model_type, const char *architecture, bool both_ways, bool *out_known);
 /* Keys of every network. NULL when none has this name. */
 const struct hub_key *hub_common_find(const char *name);
 

@@ -17,6 +17,12 @@ enum {
 static const char *const words[] = {
     "null", "true or false", "an integer", "a number", "a string", "a list", "an object"};
 
+const char *hub_last_word(const char *dotted)
+{
+    const char *dot = strrchr(dotted, '.');
+    return dot == NULL ? dotted : dot + 1;
+}
+
 void hub_shown(const struct hub_json *json, const char *key, char out[ERR_WHERE_BYTES])
 {
     (void)snprintf(out, ERR_WHERE_BYTES, "%s%s%s%s", json->file,

@@ -28,6 +28,8 @@ MUST_USE enum err hub_json_parse(const char *bytes, size_t count, const char *fi
     enum meta_json_type type, struct hub_json *out, struct err_info *info);
 void hub_json_close(struct hub_json *json); /* zeroed ones are allowed */
 
+/* The last word of "sentence_transformers.models.Pooling", whatever the package calls itself. */
+const char *hub_last_word(const char *dotted);
 /* "FILE: path.key". */
 void hub_shown(const struct hub_json *json, const char *key, char out[ERR_WHERE_BYTES]);
 /* err_set with that. */

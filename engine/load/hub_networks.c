@@ -135,8 +135,6 @@ static const struct hub_key gemma3_keys[] = {
     {"rope_theta", HUB_READ, NULL, 0, true}, /* its default is not that of the others */
     {"rope_local_base_freq", HUB_REAL, "rope.freq_base_swa", 0, true},
     {"cache_implementation", HUB_INFORMS},
-    /* EmbeddingGemma, whose dense layers behind the pooling are not built. */
-    {"use_bidirectional_attention", HUB_IS_BOOL, NULL, 0},
 };
 
 #define LAYER "layers.#."
@@ -409,7 +407,9 @@ static const struct hub_network networks[] = {
     {"qwen3", "qwen3", {"Qwen3ForCausalLM", "Qwen3Model"},
         HUB_TABLES(qwen3_keys, "model.", qwen3_names), read_decoder},
     {"gemma3_text", "gemma3", {"Gemma3ForCausalLM", "Gemma3TextModel"},
-        HUB_TABLES(gemma3_keys, "model.", gemma3_names), read_gemma3},
+        HUB_TABLES(gemma3_keys, "model.", gemma3_names), read_gemma3, HUB_WAYS_ONE},
+    {"gemma3_text", "gemma-embedding", {"Gemma3TextModel"},
+        HUB_TABLES(gemma3_keys, "model.", gemma3_names), read_gemma3, HUB_WAYS_BOTH},
 };
 
 static bool has_architecture(const struct hub_network *network, const char *architecture)
@@ -424,7 +424,7 @@ static bool has_architecture(const struct hub_network *network, const char *arch
 }
 
 const struct hub_network *hub_network_find(
-    const char *model_type, const char *architecture, bool *out_known)
+    const char *model_type, const char *architecture, bool both_ways, bool *out_known)
 {
     *out_known = false;
     for (size_t i = 0; i < ARRAY_COUNT(networks) + HUB_ENCODERS; i++) {
@@ -432,7 +432,8 @@ const struct hub_network *hub_network_find(
             i < ARRAY_COUNT(networks) ? &networks[i] : &hub_encoders[i - ARRAY_COUNT(networks)];
         if (strcmp(network->model_type, model_type) == 0) {
             *out_known = true;
-            if (has_architecture(network, architecture)) {
+            const enum hub_ways other = both_ways ? HUB_WAYS_ONE : HUB_WAYS_BOTH;
+            if (network->ways != other && has_architecture(network, architecture)) {
                 return network;
             }
         }

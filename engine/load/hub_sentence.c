@@ -9,11 +9,11 @@
 #include <string.h>
 #include "engine/base/buf.h"
 #include "engine/load/file.h"
+#include "engine/load/hub_dense.h"
 #include "engine/load/profile.h"
 
 enum {
-    FOLDER_BYTES = 47, /* of a stage: "1_Pooling" */
-    PATH_BYTES = 64,   /* that, and "/config.json" */
+    PATH_BYTES = 64, /* a folder, and "/config.json" */
     PROFILE_BYTES = LIMIT_PROMPTS * 6 * (PROFILE_TEXT_BYTES + 64),
 };
 
@@ -28,17 +28,10 @@ struct sentence {
 
 /* ---- modules.json --------------------------------------------------------------------------- */
 
-/* The last word of "sentence_transformers.models.Pooling", whatever the package calls itself. */
-static const char *stage_of(const char *type)
-{
-    const char *dot = strrchr(type, '.');
-    return dot == NULL ? type : dot + 1;
-}
-
 /* A folder beside modules.json, or "" for the same. */
 static bool is_plain(const char *path)
 {
-    return strchr(path, '/') == NULL && strcmp(path, "..") != 0 && strlen(path) <= FOLDER_BYTES;
+    return strchr(path, '/') == NULL && strcmp(path, "..") != 0 && strlen(path) <= HUB_FOLDER_BYTES;
 }
 
 static enum err read_stage(struct sentence *sentence, const struct hub_json *module, size_t index)
@@ -52,7 +45,7 @@ static enum err read_stage(struct sentence *sentence, const struct hub_json *mod
     if (err != ERR_OK) {
         return err;
     }
-    const char *stage = stage_of(type);
+    const char *stage = hub_last_word(type);
     if (!is_plain(path)) {
         return hub_fail(module, ERR_FORMAT, "path", "is no folder beside modules.json");
     }
@@ -66,11 +59,21 @@ static enum err read_stage(struct sentence *sentence, const struct hub_json *mod
             return hub_fail(module, ERR_UNSUPPORTED, "path", "the pooling has no folder");
         }
         (void)snprintf(sentence->pooling_file, sizeof(sentence->pooling_file), "%.*s/config.json",
-            FOLDER_BYTES, path);
+            HUB_FOLDER_BYTES, path);
         return ERR_OK;
     }
-    if (strcmp(stage, "Normalize") == 0 && index == 2) {
+    struct hub_config *config = sentence->config;
+    const size_t next = 2 + (size_t)config->dense_count;
+    if (strcmp(stage, "Dense") == 0 && index == next && config->dense_count < HUB_DENSE_MAX) {
+        if (path[0] == '\0') {
+            return hub_fail(module, ERR_UNSUPPORTED, "path", "the dense layer has no folder");
+        }
+        (void)snprintf(config->dense[config->dense_count], sizeof(config->dense[0]), "%s", path);
+        config->dense_count++;
         return ERR_OK;
+    }
+    if (strcmp(stage, "Normalize") == 0 && index == next) {
+        return ERR_OK; /* a stage behind it fits no place */
     }
     return hub_fail(module, ERR_UNSUPPORTED, "type", "the stage %.48s is not built here", stage);
 }
@@ -176,9 +179,11 @@ static enum err check_pooling_keys(const struct hub_json *json)
 static enum err check_width(const struct sentence *sentence, const struct hub_json *json)
 {
     static const char *const names[] = {"word_embedding_dimension", "embedding_dimension"};
+    static const char *const widths[] = {"hidden_size", "n_embd"}; /* as networks call it */
+    const struct hub_json *network = &sentence->config->json;
+    const char *of_network = widths[hub_find(network, widths[0]) != NULL ? 0 : 1];
     int64_t width = 0;
-    enum err err =
-        hub_integer(&sentence->config->json, "hidden_size", true, 1, LIMIT_HIDDEN, &width);
+    enum err err = hub_integer(network, of_network, true, 1, LIMIT_HIDDEN, &width);
     for (size_t i = 0; err == ERR_OK && i < ARRAY_COUNT(names); i++) {
         int64_t stated = width;
         err = hub_integer(json, names[i], false, 1, LIMIT_HIDDEN, &stated);
@@ -366,6 +371,9 @@ static enum err read_all(struct sentence *sentence, const struct hub_json *modul
         err = read_modules(sentence, modules);
         if (err == ERR_OK) {
             err = read_pooling(sentence, &pooling);
+        }
+        for (int32_t i = 0; err == ERR_OK && i < sentence->config->dense_count; i++) {
+            err = hub_dense_read(sentence->folder, sentence->config, i, sentence->info);
         }
         if (err == ERR_OK) {
             err = read_length(sentence);

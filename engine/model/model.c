@@ -104,6 +104,9 @@ static enum err take_weights(struct model *model, const struct gguf *gguf, struc
     }
     err = model->network->load(model, &weights, info);
     if (err == ERR_OK) {
+        err = dense_load(model, &weights, info);
+    }
+    if (err == ERR_OK) {
         err = weights_unused(&weights, info);
     }
     model->bytes = weights.bytes;
@@ -158,6 +161,9 @@ static enum err open_parts(
     }
     if (err == ERR_OK) {
         err = model->network->describe(model, gguf, info);
+    }
+    if (err == ERR_OK) {
+        err = dense_describe(model, gguf, info);
     }
     if (err != ERR_OK) {
         return err;

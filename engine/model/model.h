@@ -101,4 +101,9 @@ void model_forward(const struct model *model, struct scratch *scratch, struct th
 void model_logits(const struct model *model, struct scratch *scratch, struct threads *threads,
     const float *const *hidden, int32_t count, float *logits);
 
+/* Only of a model whose info has a dense_widest: the dense head of pooled vectors, in place. Row r
+ * is [max(hidden, vector)]: hidden numbers go in, vector come out. */
+void model_dense(const struct model *model, struct scratch *scratch, struct threads *threads,
+    double *const *rows, int32_t count);
+
 #endif

@@ -22,6 +22,9 @@ enum {
     STATE_PARTS = 512,
 };
 
+/* Layers behind the pooling; files call them dense_2 and dense_3. */
+enum { DENSE_MAX = 2, DENSE_FIRST = 2 };
+
 enum { ROPES_MAX = 2 }; /* a network whose local layers rotate in a way of their own has two */
 
 struct rope_shape {
@@ -70,6 +73,13 @@ struct layer {
     int32_t rope;               /* which of the model's rotates q and k */
 };
 
+/* A layer of the dense head: from vector to vector. */
+struct dense {
+    struct linear linear;
+    int32_t inputs, outputs;
+    bool biased, tanh; /* tanh(W x + b); else W x + b */
+};
+
 struct model {
     const struct network *network;
     const struct kernels *kernels;
@@ -86,6 +96,8 @@ struct model {
     float *positions;          /* [context_trained][hidden], added to the embedding, or NULL */
     float *rope_divisors;      /* [rotary_dim / 2] or NULL: Llama 3.1's factors */
     struct rope_table ropes[ROPES_MAX];
+    struct dense dense[DENSE_MAX];
+    int32_t dense_count;
     uint64_t bytes;
     bool dry;
 };
@@ -123,7 +135,17 @@ struct scratch {
     float *gate;     /* [tile_rows, ffn] */
     /* What the widest input is prepared to: rows of ACTIVATION_INT8, or the sums of f32 rows. */
     unsigned char *prepared;
+    float *dense[2]; /* [dense_rows(), dense_widest]: what goes in and what comes out */
 };
+
+/* Vectors that go through the dense head side by side. */
+int32_t dense_rows(int32_t tile_rows);
+
+/* Sizes of the dense head, from the file's keys, once those of the network are known; its weights,
+ * like struct network's `load`. */
+MUST_USE enum err dense_describe(
+    struct model *model, const struct gguf *gguf, struct err_info *info);
+MUST_USE enum err dense_load(struct model *model, struct weights *weights, struct err_info *info);
 
 /* Bytes of one row in scratch->prepared. */
 size_t scratch_prepared_bytes(const struct model_info *info, int32_t inputs);

@@ -38,7 +38,9 @@ static struct scratch *cut_scratch(
     size_t rows = (size_t)tile_rows;
     size_t width_q = (size_t)info->heads * (size_t)info->head_dim;
     size_t width_kv = (size_t)info->heads_kv * (size_t)info->head_dim;
+    size_t dense = (size_t)dense_rows(tile_rows) * (size_t)info->dense_widest;
     int32_t widest = MAX(MAX(info->hidden, info->ffn), info->heads * info->head_dim);
+    widest = MAX(widest, info->dense_widest);
     struct scratch *scratch = cut(cutter, 1, sizeof(struct scratch));
     struct scratch parts = {
         .tile_rows = tile_rows,
@@ -60,6 +62,7 @@ static struct scratch *cut_scratch(
         .v = cut(cutter, rows * width_kv, sizeof(float)),
         .gate = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
         .prepared = cut(cutter, rows, scratch_prepared_bytes(info, widest)),
+        .dense = {cut(cutter, dense, sizeof(float)), cut(cutter, dense, sizeof(float))},
     };
     if (scratch != NULL) {
         *scratch = parts;

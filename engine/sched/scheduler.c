@@ -14,6 +14,12 @@
 
 enum { SLOTS_KEPT_SHARE = 8 };
 
+/* Numbers of a sequence's pool_sum. */
+static size_t sum_count(const struct seq_tools *tools)
+{
+    return (size_t)MAX(tools->hidden, tools->vector);
+}
+
 static void close_seq_pool(struct scheduler *scheduler)
 {
     for (int32_t i = 0; scheduler->seqs != NULL && i < scheduler->config.sequences; i++) {
@@ -38,7 +44,7 @@ static enum err open_seq_pool(struct scheduler *scheduler)
         enum err err = slots_init(&seq->slots, config->pages, config->context);
         seq->tokens = mem_array(MEM_SCRATCH, (size_t)config->context, sizeof(int32_t));
         seq->hidden = mem_array(MEM_SCRATCH, (size_t)config->tools.hidden, sizeof(float));
-        seq->pool_sum = mem_array(MEM_SCRATCH, (size_t)config->tools.hidden, sizeof(double));
+        seq->pool_sum = mem_array(MEM_SCRATCH, sum_count(&config->tools), sizeof(double));
         if (err != ERR_OK || seq->tokens == NULL || seq->hidden == NULL || seq->pool_sum == NULL) {
             return ERR_NO_MEMORY;
         }
@@ -98,7 +104,8 @@ uint64_t scheduler_bytes(const struct sched_config *config, int32_t page_slots, 
 {
     uint64_t per_seq = sizeof(struct seq) + (uint64_t)config->context * sizeof(int32_t) +
                        slots_bytes(config->context, page_slots) +
-                       (uint64_t)config->tools.hidden * (sizeof(float) + sizeof(double));
+                       (uint64_t)config->tools.hidden * sizeof(float) +
+                       (uint64_t)sum_count(&config->tools) * sizeof(double);
     return per_seq * (uint64_t)config->sequences + queue_bytes(config->jobs) +
            step_bytes(config, threads);
 }

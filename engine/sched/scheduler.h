@@ -36,6 +36,8 @@ struct sched_host {
     void (*forward)(void *context, struct batch *batch, int32_t unit_from, int32_t unit_to);
     /* logits[i] = head(hidden[i]), [count, vocab]; NULL: there is no head, and no plan needs one */
     void (*logits)(void *context, const float *const *hidden, int32_t count, float *logits);
+    /* The dense head of pooled vectors, in place (model_dense); called only if tools.dense */
+    void (*dense)(void *context, double *const *rows, int32_t count);
     int64_t (*now_us)(void *context);
     /* The job is complete; after the call it is no longer the scheduler's. */
     void (*done)(void *context, struct job *job);

@@ -12,6 +12,8 @@
 #include "engine/plan_check.h"
 #include "engine/sample/labels.h"
 
+static const char NOT_FINITE[] = "the vector holds a number that is not finite";
+
 static const struct plan_step *current_step(const struct seq *seq)
 {
     return &seq->item->steps[seq->step];
@@ -47,7 +49,7 @@ void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struc
     seq->chosen = false;
     seq->err = ERR_OK;
     seq->step = seq->step_tokens = seq->saved_index = 0;
-    seq->step_open = seq->hidden_ready = false;
+    seq->step_open = seq->hidden_ready = seq->vector_due = false;
     seq->saved = seq->result->saved_hidden;
     memcpy(seq->tokens, item->tokens, (size_t)item->token_count * sizeof *seq->tokens);
     for (int32_t i = 0; i < item->token_count; i++) {
@@ -56,6 +58,7 @@ void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struc
     if (item->pooling != POOLING_NONE) {
         pooling_begin(&seq->pool, item->pooling, tools->hidden, item->token_count - item->pool_from,
             seq->pool_sum);
+        seq->pool.layer_norm = tools->vector_norm;
     }
 }
 
@@ -529,10 +532,24 @@ void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t sto
         }
     } else {
         pooling_skip(&seq->pool, seq->pool.rows_expected - seq->pool.rows);
-        err = pooling_finish(&seq->pool, result->vector_dim, seq->item->normalize, result->vector);
+        pooling_close(&seq->pool);
+        seq->vector_due = true;
     }
     if (err != ERR_OK) {
-        seq_fail(seq, err, "the vector holds a number that is not finite");
+        seq_fail(seq, err, NOT_FINITE);
+    }
+}
+
+void seq_finish_vector(struct seq *seq, const struct seq_tools *tools)
+{
+    ASSERT(seq->vector_due);
+    struct item_result *result = seq->result;
+    seq->vector_due = false;
+    seq->pool.count = tools->vector;
+    enum err err =
+        pooling_finish(&seq->pool, result->vector_dim, seq->item->normalize, result->vector);
+    if (err != ERR_OK) {
+        seq_fail(seq, err, NOT_FINITE);
     }
 }
 

@@ -58,7 +58,8 @@ struct seq {
     float *saved;              /* [saved rows][hidden], in result->saved_hidden */
 
     struct pool pool;
-    double *pool_sum; /* [hidden] */
+    double *pool_sum; /* [max(hidden, vector)] */
+    bool vector_due;  /* the pool is closed, and what remains is up to seq_finish_vector */
     struct detokenizer detokenizer;
     struct stop_matcher stop;
     int32_t text_bytes; /* released in this step */
@@ -79,6 +80,9 @@ struct seq_tools {
     const struct tokenizer *tokenizer;
     const struct kernels *kernels;
     int32_t vocab, hidden;
+    int32_t vector;      /* numbers of a pooled vector; another than hidden where a head is dense */
+    bool dense;          /* pooled vectors pass the host's dense head */
+    bool vector_norm;    /* and a layer norm */
     const int32_t *ends; /* tokens that end a text */
     int32_t end_count;
 };
@@ -106,8 +110,11 @@ void seq_take_hidden(
 /* Records the score of slot + 1 from the logits of row `slot`. */
 void seq_take_score(
     struct seq *seq, const struct seq_tools *tools, int32_t slot, const float *logits);
-/* Rows up to `stored` are computed; hands out the pooled vector when the prompt is complete. */
+/* Rows up to `stored` are computed; when the prompt is complete, the token vectors are checked or
+ * the pool is closed: the vector is due then. */
 void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t stored);
+/* Hands out the vector that is due, after the dense head has been over pool_sum if there is one. */
+void seq_finish_vector(struct seq *seq, const struct seq_tools *tools);
 /* Prompt rows whose K/V may come from the reuse store: causal rows up to the first one that
  * something is read from, or a context block as a whole. 0 = none. */
 int32_t seq_reuse_limit(const struct seq *seq);

@@ -8,6 +8,8 @@
 #include "engine/base/clock.h"
 #include "engine/sched/scheduler_private.h"
 
+enum { VECTOR_ROWS = 64 }; /* that pass the dense head in one call */
+
 /* ---- memory -------------------------------------------------------------------------------- */
 
 static uint64_t pass_bytes(int32_t rows, int32_t runs, int32_t hidden)
@@ -195,6 +197,38 @@ static void take_scores(struct scheduler *scheduler, struct sched_pass *pass)
     }
 }
 
+static void finish_vectors(struct scheduler *scheduler, struct seq **seqs, int32_t count)
+{
+    const struct seq_tools *tools = &scheduler->config.tools;
+    double *rows[VECTOR_ROWS] = {NULL};
+    ASSERT(count <= VECTOR_ROWS);
+    for (int32_t i = 0; i < count; i++) {
+        rows[i] = seqs[i]->pool_sum;
+    }
+    if (tools->dense && count > 0) {
+        scheduler->host.dense(scheduler->host.context, rows, count);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        seq_finish_vector(seqs[i], tools);
+    }
+}
+
+/* Those that this pass completed, side by side: a dense head is read once for many. */
+static void take_vectors(struct scheduler *scheduler, struct sched_pass *pass)
+{
+    struct seq *seqs[VECTOR_ROWS];
+    int32_t count = 0;
+    for (int32_t r = 0; r < pass->batch.run_count; r++) {
+        if (pass->run_seqs[r]->vector_due) {
+            seqs[count++] = pass->run_seqs[r];
+        }
+        if (count == VECTOR_ROWS || r + 1 == pass->batch.run_count) {
+            finish_vectors(scheduler, seqs, count);
+            count = 0;
+        }
+    }
+}
+
 static void pass_consume(struct scheduler *scheduler, struct sched_pass *pass)
 {
     const struct seq_tools *tools = &scheduler->config.tools;
@@ -221,6 +255,7 @@ static void pass_consume(struct scheduler *scheduler, struct sched_pass *pass)
             seq->job->times.prompt_done = now;
         }
     }
+    take_vectors(scheduler, pass);
 }
 
 struct consume_args {

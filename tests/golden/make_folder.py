@@ -48,9 +48,15 @@ MODERN = {"layer": "layers.", "attn_norm": "attn_norm", "attn_qkv": "attn.Wqkv",
           "attn_output": "attn.Wo", "ffn_norm": "mlp_norm", "ffn_up": "mlp.Wi",
           "ffn_down": "mlp.Wo", "token_embd": "embeddings.tok_embeddings",
           "token_embd_norm": "embeddings.norm", "output_norm": "final_norm"}
-NAMES = {"bert": BERT, "jina-bert-v2": JINA, "nomic-bert": NOMIC, "modern-bert": MODERN}
+GEMMA = {"layer": "layers.", "ffn_norm": "pre_feedforward_layernorm",
+         "post_attention_norm": "post_attention_layernorm",
+         "post_ffw_norm": "post_feedforward_layernorm", "token_embd": "embed_tokens",
+         "output_norm": "norm"}
+NAMES = {"gemma-embedding": DECODER | GEMMA, "bert": BERT, "jina-bert-v2": JINA,
+         "nomic-bert": NOMIC, "modern-bert": MODERN}
 PAD = 1  # of RoBERTa: rows of its positions before the first that a token has, less 1
-CLASSES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+CLASSES = {"gemma3_text": "Gemma3", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2",
+           "qwen3": "Qwen3"}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 
@@ -98,11 +104,22 @@ class Reader:
 
 def hub_name(name, network):
     names = NAMES.get(network, DECODER)
+    if name.startswith("dense_"):
+        return name
     stem, kind = name.rsplit(".", 1)
     if stem.startswith("blk."):
         _, layer, part = stem.split(".")
         return f"{names['layer']}{layer}.{names[part]}.{kind}"
     return f"{names[stem]}.{kind}"
+
+
+def less_one(data):
+    """A norm that multiplies by 1 + w."""
+    numbers = struct.unpack(f"<{len(data) // 4}f", data)
+    out = struct.pack(f"<{len(numbers)}f", *(number - 1 for number in numbers))
+    again = (1 + number for number in struct.unpack(f"<{len(numbers)}f", out))
+    assert struct.pack(f"<{len(numbers)}f", *again) == data, "the sum would not be the same number"
+    return out
 
 
 def split_halves(data, rows, head):
@@ -139,8 +156,54 @@ def config_of(keys, kind, tied, scaling):
     return config
 
 
+def gemma_config(keys):
+    config = config_of(keys, "gemma3_text", True, None)
+    del config["hidden_act"]
+    layers, head = config["num_hidden_layers"], config["head_dim"]
+    return config | {
+        "architectures": ["Gemma3TextModel"], "hidden_activation": "gelu_pytorch_tanh",
+        "_sliding_window_pattern": 6, "query_pre_attn_scalar": head,
+        "rope_local_base_freq": 10000.0,
+        "sliding_window": keys["gemma-embedding.attention.sliding_window"],
+        "layer_types": ["full_attention" if i % 6 == 5 else "sliding_attention"
+                        for i in range(layers)],
+        "use_bidirectional_attention": True}
+
+
+def write_sentence(out, keys, width, tensors, make):
+    """sentence-transformers' files of a checkpoint with a dense head: mean, layers, length 1."""
+    network = keys["general.architecture"]
+    stages, dense = ["Transformer", "Pooling"], []
+    while f"{network}.dense_{len(stages)}_feat_in" in keys:
+        dense.append((len(stages), f"{network}.dense_{len(stages)}_"))
+        stages.append("Dense")
+    modules = [{"idx": i, "name": str(i), "path": f"{i}_{stage}" if i else "",
+                "type": "sentence_transformers.models." + stage}
+               for i, stage in enumerate(stages + ["Normalize"])]
+    (out / "modules.json").write_text(json.dumps(modules, indent=1) + "\n")
+    (out / "1_Pooling").mkdir(exist_ok=True)
+    (out / "1_Pooling" / "config.json").write_text(json.dumps(
+        {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True,
+         "include_prompt": True}) + "\n")
+    for index, start in dense:
+        folder = out / f"{index}_Dense"
+        folder.mkdir(exist_ok=True)
+        kind = {"tanh": "activation.Tanh"}.get(keys.get(start + "activation"), "linear.Identity")
+        (folder / "config.json").write_text(json.dumps(
+            {"in_features": keys[start + "feat_in"], "out_features": keys[start + "feat_out"],
+             "bias": keys.get(start + "bias", False),
+             "activation_function": "torch.nn.modules." + kind}) + "\n")
+        mine = [t for t in tensors if t[0].startswith(f"dense_{index}.")]
+        renamed = {"linear." + name.split(".")[1]: name for name, *_ in mine}
+        write_part(folder / "model.safetensors",
+                   [("linear." + t[0].split(".")[1], *t[1:]) for t in mine],
+                   lambda name, renamed=renamed: make(renamed[name]))
+
+
 def encoder_config(keys, kind):
     network = keys["general.architecture"]
+    if network == "gemma-embedding":
+        return gemma_config(keys)
     get = lambda name, default=None: keys.get(f"{network}.{name}", default)
     eps = float(f"{get('attention.layer_norm_epsilon'):.7g}")
     common = {"vocab_size": len(keys["tokenizer.ggml.tokens"]), "model_type": kind}
@@ -257,9 +320,16 @@ def main():
     def make(name):
         ours, at, size, shape = places[name]
         data = bytes(sizes[name] - size) + reader.bytes[at:at + size]
+        if network == "gemma-embedding" and ours.endswith("norm.weight"):
+            return less_one(data)
         turned = network == "llama" and ours.endswith(("attn_q.weight", "attn_k.weight"))
         return split_halves(data, shape[1], head) if turned else data
 
+    dense = [t for t in tensors if t[0].startswith("dense_")]
+    if dense:
+        width = reader.keys[network + ".embedding_length"]
+        write_sentence(out, reader.keys, width, dense, make)
+        tensors = [t for t in tensors if t not in dense]
     tied = all(name != "lm_head.weight" for name, *_ in tensors)
     config = encoder_config(reader.keys, kind) if encoder else config_of(
         reader.keys, kind, tied, LLAMA3 if arguments.scaling else None)

@@ -9,7 +9,8 @@ are compared with a tolerance, so another numpy may change last bits and nothing
 
 For each, NAME.json lists cases and NAME.bin holds float32 rows as in make_tiny_llama.py, which the
 cases and the vocabulary of 272 pieces come from; of networks that have no head, hidden rows instead
-of logits. Windows are short, so that the cases reach past them.
+of logits. Where there is a dense head, the pooled vectors follow once more, as it turns them out.
+Windows are short, so that the cases reach past them.
 """
 
 import json
@@ -19,7 +20,7 @@ import zlib
 
 import gguf
 import numpy as np
-from make_tiny_llama import CASES, CONTEXT, VOCAB, run_case, vocabulary
+from make_tiny_llama import CASES, CONTEXT, POOLINGS, VOCAB, run_case, vocabulary
 from numpy_networks import Network
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixtures", "tiny_networks")
@@ -49,6 +50,8 @@ class Maker:
 
     def vector(self, name, count, mean=0.0, spread=0.2):
         numbers = mean + spread * self.rng.standard_normal(count)
+        if self.writer.arch == "gemma-embedding" and name.endswith("norm.weight"):
+            numbers = np.round(numbers * 2**20) / 2**20  # 1 less, as folders hold them, is exact
         self.writer.add_tensor(name, numbers.astype(np.float32))
 
     def norm(self, name):
@@ -62,6 +65,20 @@ class Maker:
         self.matrix(name, outputs, inputs, gain)
         self.vector(name + ".bias", outputs)
 
+    def dense_head(self, layers):
+        """Layers behind the pooling, as (outputs, bias and tanh): the usual converter's keys and
+        names, and ours for what it has none of."""
+        inputs = self.width
+        for index, (outputs, more) in enumerate(layers):
+            name = f"dense_{index + 2}"
+            self.writer.add_dense_features_dims(name, inputs, outputs)
+            self.matrix(name, outputs, inputs)
+            if more:
+                self.writer.add_bool(f"{self.writer.arch}.{name}_bias", True)
+                self.writer.add_string(f"{self.writer.arch}.{name}_activation", "tanh")
+                self.vector(name + ".bias", outputs)
+            inputs = outputs
+
     def finish(self):
         self.writer.write_header_to_file()
         self.writer.write_kv_data_to_file()
@@ -73,7 +90,7 @@ class Maker:
 # Gains make attention pick (scores spread over several units) and logits spread like a model's.
 
 
-def decoder(make, extra=lambda make, blk: None, base=10000.0):
+def decoder(make, extra=lambda make, blk: None, base=10000.0, dense=()):
     """llama's tensors and what `extra` adds to a layer."""
     make.writer.add_key_length(make.head_dim)
     make.writer.add_value_length(make.head_dim)
@@ -94,6 +111,7 @@ def decoder(make, extra=lambda make, blk: None, base=10000.0):
         make.matrix(blk + "ffn_up", make.ffn, make.width)
         make.matrix(blk + "ffn_down", make.width, make.ffn)
         extra(make, blk)
+    make.dense_head(dense)
     make.finish()
 
 
@@ -123,7 +141,7 @@ def qwen3(path):
     decoder(Maker(path, "qwen3", layers=2, heads=4, heads_kv=2, width=48, ffn=64), norms, 1e6)
 
 
-def gemma3(path, network="gemma3"):
+def gemma3(path, network="gemma3", dense=()):
     """One round of five local layers and a global one, and a local layer more."""
 
     def norms(make, blk):
@@ -134,7 +152,7 @@ def gemma3(path, network="gemma3"):
 
     make = Maker(path, network, layers=7, heads=2, heads_kv=1, width=32, ffn=48)
     make.writer.add_sliding_window(6)
-    decoder(make, norms, 1e6)
+    decoder(make, norms, 1e6, dense)
 
 
 DECODERS = [mistral, qwen2, qwen3, gemma3]
@@ -143,7 +161,9 @@ DECODERS = [mistral, qwen2, qwen3, gemma3]
 
 
 def gemma_embedding(path):
-    gemma3(path, "gemma-embedding")
+    """With a dense head like that of EmbeddingGemma, whose vectors are as wide as its rows, but for
+    that: 24 of 32."""
+    gemma3(path, "gemma-embedding", [(80, False), (24, False)])
 
 
 def encoder(path, network, heads, layers=2):
@@ -156,7 +176,7 @@ def encoder(path, network, heads, layers=2):
     return make
 
 
-def after_bert(make, layer):
+def after_bert(make, layer, dense=()):
     """What follows bert in that its norms come last."""
     make.matrix("token_types", 2, make.width, make.width**0.5)
     make.biased_norm("token_embd_norm")
@@ -165,6 +185,7 @@ def after_bert(make, layer):
         layer(make, blk)
         make.biased_norm(blk + "attn_output_norm")
         make.biased_norm(blk + "layer_output_norm")
+    make.dense_head(dense)
     make.finish()
 
 
@@ -175,7 +196,7 @@ def biased_attention(make, blk):
     make.biased(blk + "attn_output", make.width, make.width)
 
 
-def bert(path):
+def bert(path, dense=()):
     def layer(make, blk):
         biased_attention(make, blk)
         make.biased(blk + "ffn_up", make.ffn, make.width)
@@ -183,7 +204,12 @@ def bert(path):
 
     make = encoder(path, "bert", heads=4)
     make.matrix("position_embd", CONTEXT, make.width, make.width**0.5)
-    after_bert(make, layer)
+    after_bert(make, layer, dense)
+
+
+def bert_dense(path):
+    """LaBSE's head: one layer with a bias and tanh. Vectors are wider than the rows."""
+    bert(path, [(72, True)])
 
 
 def nomic_bert(path):
@@ -237,7 +263,8 @@ def modern_bert(path):
     make.finish()
 
 
-ENCODERS = [gemma_embedding, bert, nomic_bert, jina_bert_v2, jina_bert_v2_apart, modern_bert]
+ENCODERS = [gemma_embedding, bert, bert_dense, nomic_bert, jina_bert_v2, jina_bert_v2_apart,
+            modern_bert]
 
 # ---- cases ---------------------------------------------------------------------------------------
 
@@ -259,7 +286,13 @@ def write_cases(path, cases, vectors_only):
     floats, listed = [], []
     for name, turns in cases.items():
         offset = 5 if name == "causal_one" else 0  # positions need not begin at 0
-        listed.append({"name": name, **run_case(network, turns, offset, rng, floats)})
+        case = {"name": name, **run_case(network, turns, offset, rng, floats)}
+        if network.dense:
+            at, count = case["pooled_at"], len(POOLINGS) * network.width
+            pooled = np.asarray(floats[at:at + count]).reshape(len(POOLINGS), network.width)
+            case["dense_at"] = len(floats)
+            floats.extend(network.head(pooled).reshape(-1))
+        listed.append(case)
     with open(path + ".json", "w") as file:
         file.write('{"cases": [\n' + ",\n".join(json.dumps(c) for c in listed) + "\n]}\n")
     np.asarray(floats, dtype="<f4").tofile(path + ".bin")

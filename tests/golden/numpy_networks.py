@@ -30,6 +30,7 @@ class Network:
         self.eps = self.number("attention.layer_norm_epsilon")
         self.weights = {t.name: dequantize(t) for t in self.reader.tensors}
         self.embedding = self.weights["token_embd.weight"]
+        self.dense = [f"dense_{i}" for i in (2, 3) if f"dense_{i}.weight" in self.weights]
 
     def number(self, key, default=None):
         field = self.reader.fields.get(f"{self.name}.{key}")
@@ -45,6 +46,15 @@ class Network:
 
     def logits(self, hidden):
         return hidden @ self.weights.get("output.weight", self.embedding).T
+
+    def head(self, vectors):
+        """Pooled vectors through the dense layers, as sentence-transformers' module Dense."""
+        for name in self.dense:
+            vectors = vectors @ self.weights[name + ".weight"].T
+            vectors = vectors + self.weights.get(name + ".bias", 0)
+            if self.number(name + "_activation", "identity") == "tanh":
+                vectors = np.tanh(vectors)
+        return vectors
 
     def split(self, rows):
         """[n, heads * head_dim] -> [heads, n, head_dim]."""

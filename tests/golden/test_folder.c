@@ -29,8 +29,39 @@ static void compare_info(const struct model_info *file, const struct model_info 
     assert_int_equal(folder->head_dim, file->head_dim);
     assert_int_equal(folder->ffn, file->ffn);
     assert_int_equal(folder->vocab, file->vocab);
+    assert_int_equal(folder->vector, file->vector);
+    assert_int_equal(folder->dense_widest, file->dense_widest);
     assert_int_equal(folder->context_trained, file->context_trained);
     assert_int_equal(folder->parameters, file->parameters);
+}
+
+/* Every row for a pooled vector, through the dense head: [rows, vector]. Takes hidden. */
+static float *run_dense(struct forward *forward, float *hidden, int32_t rows, size_t *out_bytes)
+{
+    const size_t width = (size_t)forward->width;
+    const size_t vector = (size_t)model_info(forward->model)->vector;
+    const size_t stride = MAX(width, vector);
+    double *sums = calloc((size_t)rows * stride, sizeof(double));
+    double **row = calloc((size_t)rows, sizeof(double *));
+    float *out = malloc((size_t)rows * vector * sizeof(float));
+    assert_true(sums != NULL && row != NULL && out != NULL);
+    for (size_t r = 0; r < (size_t)rows; r++) {
+        row[r] = sums + r * stride;
+        for (size_t i = 0; i < width; i++) {
+            row[r][i] = (double)hidden[r * width + i];
+        }
+    }
+    model_dense(forward->model, forward->scratch, forward->threads, row, rows);
+    for (size_t r = 0; r < (size_t)rows; r++) {
+        for (size_t i = 0; i < vector; i++) {
+            out[r * vector + i] = (float)row[r][i];
+        }
+    }
+    free(sums);
+    free(row);
+    free(hidden);
+    *out_bytes = (size_t)rows * vector * sizeof(float);
+    return out;
 }
 
 /* Logits of three sequences, [3 * TOKENS, vocab], or rows of one where there is no head. */
@@ -58,6 +89,9 @@ static float *run(const char *path, const char *rung, struct forward *forward, s
     }
     forward_run(forward, sequences, count);
     *out_bytes = (size_t)rows * width * sizeof(float);
+    if (headless && model_info(forward->model)->dense_widest > 0) {
+        return run_dense(forward, hidden, rows, out_bytes);
+    }
     if (headless) {
         return hidden;
     }

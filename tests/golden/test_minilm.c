@@ -69,6 +69,7 @@ static void mean_of(const struct forward_sequence *sequence, float *out)
     for (int32_t r = 0; r < sequence->count; r++) {
         pooling_add(&pool, sequence->hidden + (size_t)r * WIDTH);
     }
+    pooling_close(&pool);
     assert_int_equal(pooling_finish(&pool, WIDTH, true, out), ERR_OK);
 }
 

@@ -60,6 +60,7 @@ static double vector_error(struct smollm2 *smollm2, const struct vector_kind *ki
     for (int32_t r = 0; r < count; r++) {
         pooling_add(&pool, hidden + (size_t)r * SMOLLM2_WIDTH);
     }
+    pooling_close(&pool);
     assert_int_equal(pooling_finish(&pool, SMOLLM2_WIDTH, true, vector), ERR_OK);
     free(hidden);
     return golden_distance(vector, expected, SMOLLM2_WIDTH);

@@ -8,9 +8,10 @@
  * Bound. A number of the output has passed, layer by layer, through sums of these lengths: norm and
  * Q/K/V over the width, a score over head_dim, the softmax and V over n tokens, the output
  * projection over the heads, norm and gate/up over the width, down over the FFN; then the last norm
- * and the head over the width. A sum of length m keeps a relative error of at most m u, u = 2^-24,
- * against the sum of its magnitudes (Higham, Accuracy and Stability, section 3.1). Taking every one
- * of them at its worst, undamped and unamplified (the norms keep magnitudes), with
+ * and the head over the width, or the dense layers over what goes into them. A sum of length m
+ * keeps a relative error of at most m u, u = 2^-24, against the sum of its magnitudes (Higham,
+ * Accuracy and Stability, section 3.1). Taking every one of them at its worst, undamped and
+ * unamplified (the norms keep magnitudes), with
  *     N = layers * (5 width + head_dim + n + heads * head_dim + ffn) + 2 width
  * the bound is N u, some 5e-5. Roundings being of either sign, an implementation that is right
  * stays far below: about sqrt(N) u; measured: at most 0.04 of the bound. f16 K/V are rounded by
@@ -30,7 +31,7 @@
 #include "tests/golden/forward_helper.h"
 #include "tests/golden/golden_data.h"
 
-enum { CASES_MAX = 16, ROWS_MAX = 512, WIDTH_MAX = 64, VOCAB = 272, POOLINGS = 4 };
+enum { CASES_MAX = 16, ROWS_MAX = 512, WIDTH_MAX = 80, VOCAB = 272, POOLINGS = 4 };
 
 static const enum pooling poolings[POOLINGS] = {
     POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_WEIGHTED_MEAN};
@@ -103,8 +104,40 @@ static double bound(const struct forward *forward, int32_t n)
     const struct model_info *info = model_info(forward->model);
     double sums = info->layers * (5.0 * info->hidden + info->head_dim + n +
                                      (double)info->heads * info->head_dim + info->ffn) +
-                  2.0 * info->hidden;
+                  2.0 * info->hidden + 2.0 * info->dense_widest;
     return sums * 0x1p-24 + (forward->pages.type == KV_F16 ? info->layers * 4 * 0x1p-11 : 0);
+}
+
+/* Pooled vectors [POOLINGS][WIDTH_MAX] through the dense head, all at once and each alone, against
+ * what the fixture says of them. */
+static double dense_error(
+    struct forward *forward, const float *expected, const double pooled[POOLINGS][WIDTH_MAX])
+{
+    const size_t bytes = sizeof(pooled[0]);
+    double worst = 0;
+    double together[POOLINGS][WIDTH_MAX];
+    double *rows[POOLINGS];
+    const int32_t width = model_info(forward->model)->vector;
+    memcpy(together, pooled, POOLINGS * bytes);
+    for (int32_t p = 0; p < POOLINGS; p++) {
+        rows[p] = together[p];
+    }
+    model_dense(forward->model, forward->scratch, forward->threads, rows, POOLINGS);
+    for (int32_t p = 0; p < POOLINGS; p++) {
+        double alone[WIDTH_MAX];
+        double *row = alone;
+        float vector[WIDTH_MAX];
+        memcpy(alone, pooled[p], bytes);
+        model_dense(forward->model, forward->scratch, forward->threads, &row, 1);
+        if (forward->kernels.deterministic) {
+            assert_memory_equal(alone, together[p], (size_t)width * sizeof(double));
+        }
+        for (int32_t i = 0; i < width; i++) {
+            vector[i] = (float)together[p][i];
+        }
+        worst = fmax(worst, row_error(vector, expected + (size_t)p * (size_t)width, width));
+    }
+    return worst;
 }
 
 /* Largest error of a case as a share of its bound: logits of the stored rows, or of a network that
@@ -130,17 +163,23 @@ static double case_error(
         worst = fmax(worst, row_error(headless ? hidden : logits, expected, count));
     }
     free(rows);
+    double pooled[POOLINGS][WIDTH_MAX] = {{0}};
     for (int32_t p = 0; p < POOLINGS; p++) {
-        double sum[WIDTH_MAX];
+        double *sum = pooled[p];
         float vector[WIDTH_MAX];
         struct pool pool;
         pooling_begin(&pool, poolings[p], forward->width, sequence->count, sum);
         for (int32_t r = 0; r < sequence->count; r++) {
             pooling_add(&pool, sequence->hidden + (size_t)r * width);
         }
+        pooling_close(&pool);
         assert_int_equal(pooling_finish(&pool, forward->width, false, vector), ERR_OK);
         const float *expected = fixture->floats + golden_int(one, "pooled_at") + p * forward->width;
         worst = fmax(worst, row_error(vector, expected, forward->width));
+    }
+    if (json_object_get(one, "dense_at") != NULL) {
+        worst = fmax(worst, dense_error(forward, fixture->floats + golden_int(one, "dense_at"),
+                                (const double(*)[WIDTH_MAX])pooled));
     }
     double share = worst / bound(forward, sequence->count);
     if (share > 1) {

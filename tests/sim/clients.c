@@ -10,6 +10,7 @@ void sim_size_results(const struct sim *sim, struct job *job)
 {
     struct plan_bounds bounds = {.vocab = FAKE_VOCAB,
         .hidden = FAKE_HIDDEN,
+        .vector = FAKE_HIDDEN,
         .context = sim->config.context,
         .position_max = 4 * WORK_CONTEXT,
         .piece_bytes_max = (int32_t)detokenizer_bound(sim->tokenizer),

@@ -223,6 +223,7 @@ enum err engine_plan(const struct engine_config *config, struct memory_plan *out
         .architecture = "llama",
         .weights_type = "f32",
         .hidden = 4,
+        .vector = 4,
         .context = 4096,
         .embed_pooling = POOLING_MEAN,
         .can_generate = true,

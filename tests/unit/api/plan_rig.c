@@ -34,6 +34,7 @@ void plan_rig_open(struct plan_rig *rig, bool adds_bos, bool adds_eos)
     free(text);
     rig->model = (struct model_info){.name = "m",
         .hidden = 8,
+        .vector = 8,
         .context = CONTEXT,
         .embed_attention = ATTENTION_BIDIRECTIONAL,
         .embed_pooling = POOLING_MEAN,

@@ -131,7 +131,7 @@ static void test_names(void **state)
         gguf_close(gguf);
     }
     bool known = false;
-    const struct hub_names *names = &hub_network_find("llama", "LlamaModel", &known)->names;
+    const struct hub_names *names = &hub_network_find("llama", "LlamaModel", false, &known)->names;
     assert_true(known);
     static const char *const wrong[] = {"", "model.", "layers.#.mlp.up_proj.weight",
         "layers..mlp.up_proj.weight", "layers.01.mlp.up_proj.weight",
@@ -143,9 +143,9 @@ static void test_names(void **state)
     }
     hub_names_back(names, "blk.0.nothing", back, sizeof(back));
     assert_string_equal(back, "");
-    assert_null(hub_network_find("llama", "LamaModel", &known));
+    assert_null(hub_network_find("llama", "LamaModel", false, &known));
     assert_true(known);
-    assert_null(hub_network_find("lama", "LlamaModel", &known));
+    assert_null(hub_network_find("lama", "LlamaModel", false, &known));
     assert_false(known);
 }
 

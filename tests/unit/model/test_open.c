@@ -256,6 +256,89 @@ static void test_what_is_not_built(void **state)
     }
 }
 
+/* A file with the keys of dense layers of these widths, 0 = none, and what is said of the first. */
+static struct gguf_writer *begin_dense(
+    struct opened *opened, const uint32_t widths[4], const char *activation, bool bias)
+{
+    static const char *const keys[] = {"llama.dense_2_feat_in", "llama.dense_2_feat_out",
+        "llama.dense_3_feat_in", "llama.dense_3_feat_out"};
+    static const float numbers[1 << 13];
+    struct gguf_writer *writer = begin(opened, tiny_default(), NULL);
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        if (widths[i] > 0) {
+            gguf_writer_u32(writer, keys[i], widths[i]);
+        }
+    }
+    if (activation != NULL) {
+        gguf_writer_string(writer, "llama.dense_2_activation", activation);
+    }
+    if (bias) {
+        const int64_t shape[] = {widths[1]};
+        gguf_writer_bool(writer, "llama.dense_2_bias", true);
+        gguf_writer_tensor(writer, "dense_2.bias", TENSOR_F32, 1, shape, numbers);
+    }
+    const int64_t first[] = {64, widths[1]};
+    const int64_t second[] = {widths[1], widths[3]};
+    gguf_writer_tensor(writer, "dense_2.weight", TENSOR_F32, 2, first, numbers);
+    if (widths[3] > 0) {
+        gguf_writer_tensor(writer, "dense_3.weight", TENSOR_F32, 2, second, numbers);
+    }
+    return writer;
+}
+
+static void test_dense_head(void **state)
+{
+    const struct {
+        uint32_t widths[4];
+        const char *activation;
+        bool bias;
+        enum err code;
+        const char *where;
+    } cases[] = {
+        {{64, 96, 96, 40}, NULL, true, ERR_OK, ""},
+        {{64, 96, 96, 40}, "tanh", false, ERR_OK, ""},
+        {{64, 96, 0, 0}, "identity", false, ERR_OK, ""},
+        {{64, 96, 0, 0}, "gelu", false, ERR_UNSUPPORTED, "llama.dense_2_activation"},
+        {{63, 96, 0, 0}, NULL, false, ERR_FORMAT, "llama.dense_2_feat_in"},
+        {{64, 96, 95, 40}, NULL, false, ERR_FORMAT, "llama.dense_3_feat_in"},
+        {{64, 96, 96, 0}, NULL, false, ERR_FORMAT, "llama.dense_3_feat_out"},
+        {{0, 96, 0, 0}, NULL, false, ERR_FORMAT, "llama.dense_2_feat_in"},
+        {{0, 0, 64, 40}, NULL, false, ERR_FORMAT, "llama.dense_3_feat_in"},
+        {{64, LIMIT_HIDDEN + 1, 0, 0}, NULL, false, ERR_FORMAT, "llama.dense_2_feat_out"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct opened opened;
+        uint32_t widths[4];
+        memcpy(widths, cases[i].widths, sizeof(widths));
+        if (widths[1] == 0 || widths[1] > LIMIT_HIDDEN) {
+            gguf_writer_u32(begin(&opened, tiny_default(), NULL),
+                widths[1] == 0 ? "llama.dense_3_feat_in" : "llama.dense_2_feat_out", widths[1]);
+            if (widths[1] > 0) {
+                gguf_writer_u32(&opened.writer, "llama.dense_2_feat_in", 64);
+            }
+        } else {
+            (void)begin_dense(&opened, widths, cases[i].activation, cases[i].bias);
+        }
+        expect(&opened, cases[i].code, cases[i].where);
+    }
+    struct opened opened;
+    (void)begin_dense(&opened, cases[0].widths, NULL, true);
+    assert_int_equal(finish(&opened, false), ERR_OK);
+    assert_int_equal(model_info(opened.model)->vector, 40);
+    assert_int_equal(model_info(opened.model)->dense_widest, 96);
+    struct scratch *scratch;
+    for (int32_t tile = 1; tile <= 64; tile *= 8) { /* fewer rows than the head takes, and more */
+        assert_int_equal(scratch_open(opened.model, tile, &scratch), ERR_OK);
+        assert_int_equal(mem_bytes(MEM_SCRATCH), scratch_bytes(model_info(opened.model), tile));
+        scratch_close(scratch);
+    }
+    drop(&opened);
+    (void)begin_dense(&opened, cases[2].widths, NULL, false);
+    gguf_writer_tensor(
+        &opened.writer, "dense_2.bias", TENSOR_F32, 1, (const int64_t[]){96}, (const float[96]){0});
+    expect(&opened, ERR_UNSUPPORTED, "dense_2.bias"); /* no key asks for it */
+}
+
 static void test_neutral_values(void **state)
 {
     struct opened opened;
@@ -507,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_stated_bytes),
         cmocka_unit_test(test_every_allocation_fails_once),
         cmocka_unit_test(test_what_is_not_built),
+        cmocka_unit_test(test_dense_head),
         cmocka_unit_test(test_neutral_values),
         cmocka_unit_test(test_tokens_that_do_not_match),
         cmocka_unit_test(test_tensors),

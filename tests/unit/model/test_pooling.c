@@ -72,6 +72,7 @@ static void test_every_pooling(void **state)
                 for (int32_t r = 0; r < ROWS; r++) {
                     pooling_add(&pool, rows[r]);
                 }
+                pooling_close(&pool);
                 assert_int_equal(pooling_finish(&pool, dimensions, normalize, out), ERR_OK);
                 check(poolings[p], rows, dimensions, normalize, out);
             }
@@ -107,7 +108,9 @@ static void test_skipped_rows(void **state)
         }
         bool all = poolings[p] == POOLING_MEAN || poolings[p] == POOLING_WEIGHTED_MEAN;
         assert_int_equal(needed, all ? ROWS : 1);
+        pooling_close(&whole);
         assert_int_equal(pooling_finish(&whole, HIDDEN, true, out[0]), ERR_OK);
+        pooling_close(&partly);
         assert_int_equal(pooling_finish(&partly, HIDDEN, true, out[1]), ERR_OK);
         assert_memory_equal(out[0], out[1], sizeof(out[0]));
     }
@@ -123,11 +126,53 @@ static void test_one_row_is_itself(void **state)
         struct pool pool;
         pooling_begin(&pool, poolings[p], HIDDEN, 1, sum);
         pooling_add(&pool, rows[3]);
+        pooling_close(&pool);
         assert_int_equal(pooling_finish(&pool, HIDDEN, false, pooled), ERR_OK);
         assert_memory_equal(pooled, rows[3], sizeof(pooled));
         assert_int_equal(pooling_finish(&pool, 20, true, pooled), ERR_OK);
         assert_int_equal(pooling_row(rows[3], 20, true, alone), ERR_OK);
         assert_memory_equal(pooled, alone, 20 * sizeof(float));
+    }
+}
+
+/* The norm is that of the whole vector, of as many numbers as a dense head has left. */
+static void test_layer_norm(void **state)
+{
+    enum { COUNT = 40, CUT = 7 };
+    static float rows[ROWS][HIDDEN];
+    double sum[HIDDEN];
+    float out[CUT];
+    struct pool pool;
+    long double mean = 0;
+    long double variance = 0;
+    long double squares = 0;
+    fill(rows);
+    pooling_begin(&pool, POOLING_LAST, HIDDEN, 1, sum);
+    assert_false(pool.layer_norm);
+    pool.layer_norm = true;
+    pooling_add(&pool, rows[0]);
+    pooling_close(&pool);
+    pool.count = COUNT;
+    for (int32_t i = 0; i < COUNT; i++) {
+        mean += (long double)rows[0][i] / COUNT;
+    }
+    for (int32_t i = 0; i < COUNT; i++) {
+        variance += ((long double)rows[0][i] - mean) * ((long double)rows[0][i] - mean) / COUNT;
+    }
+    const long double deviation = sqrtl(variance + 1e-5L);
+    for (int32_t i = 0; i < CUT; i++) {
+        squares += powl(((long double)rows[0][i] - mean) / deviation, 2);
+    }
+    for (int normalize = 0; normalize < 2; normalize++) {
+        assert_int_equal(pooling_finish(&pool, CUT, normalize, out), ERR_OK);
+        for (int32_t i = 0; i < CUT; i++) {
+            long double value = ((long double)rows[0][i] - mean) / deviation;
+            value = normalize ? value / sqrtl(squares) : value;
+            /* One rounding to float, and sums of COUNT doubles of at most 4. */
+            long double bound =
+                fabsl(value) * FLT_EPSILON / 2 + COUNT * 4 * (long double)DBL_EPSILON;
+            assert_true(fabsl((long double)out[i] - value) <= bound);
+        }
     }
 }
 
@@ -152,6 +197,7 @@ static void test_special_numbers(void **state)
             pooling_begin(&pool, POOLING_MEAN, HIDDEN, 2, sum);
             pooling_add(&pool, row);
             pooling_add(&pool, row);
+            pooling_close(&pool);
             assert_int_equal(pooling_finish(&pool, HIDDEN, normalize, out), ERR_NON_FINITE);
             assert_int_equal(pooling_row(row, HIDDEN, normalize, out), ERR_NON_FINITE);
             assert_int_equal(pooling_row(row, 5, normalize, out), ERR_OK); /* cut away */
@@ -165,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_every_pooling),
         cmocka_unit_test(test_skipped_rows),
         cmocka_unit_test(test_one_row_is_itself),
+        cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_special_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,6 +125,7 @@ void fake_job_submit(struct fake_host *host, struct job *job)
 {
     struct plan_bounds bounds = {.vocab = FAKE_VOCAB,
         .hidden = FAKE_HIDDEN,
+        .vector = FAKE_HIDDEN,
         .context = host->context,
         .position_max = 4 * host->context,
         .piece_bytes_max = (int32_t)detokenizer_bound(host->tokenizer),

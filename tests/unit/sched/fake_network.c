@@ -46,6 +46,7 @@ struct seq_tools fake_network_tools(const struct tokenizer *tokenizer,
         .kernels = kernels,
         .vocab = FAKE_VOCAB,
         .hidden = FAKE_HIDDEN,
+        .vector = FAKE_HIDDEN,
         .ends = ends,
         .end_count = tokenizer_ends(tokenizer, ends),
     };

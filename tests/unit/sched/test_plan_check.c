@@ -17,6 +17,7 @@ enum { VOCAB = 100, CONTEXT = 64 };
 static const struct plan_bounds bounds = {
     .vocab = VOCAB,
     .hidden = 32,
+    .vector = 40,
     .context = CONTEXT,
     .position_max = 127,
     .piece_bytes_max = 8,
@@ -123,7 +124,7 @@ static void pool_from(int32_t past)
 }
 static void dimensions(int32_t past)
 {
-    items[0].dimensions = 32 + past;
+    items[0].dimensions = 40 + past; /* of the vector, not of the rows */
 }
 static void step_count(int32_t past)
 {
