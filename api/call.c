@@ -24,6 +24,18 @@ enum err call_fail(struct err_info *info, enum err err, const char *word, const 
     return err;
 }
 
+enum err call_new_id(
+    struct call *call, const char *prefix, const char **out_id, struct err_info *info)
+{
+    const char *id =
+        arena_printf(call->arena, "%s%016llx", prefix, (unsigned long long)rng_entropy());
+    if (id == NULL) {
+        return call_no_memory(info);
+    }
+    *out_id = id;
+    return ERR_OK;
+}
+
 enum err call_no_memory(struct err_info *info)
 {
     return err_set(info, ERR_NO_MEMORY, NULL, "no memory for the request");
@@ -102,11 +114,33 @@ const char *call_model_name(const struct call *call)
     return call->served_name != NULL ? call->served_name : call->model->name;
 }
 
+/* One of the names of "a,b,c". */
+static bool is_listed(const char *name, const char *list)
+{
+    size_t bytes = strlen(name);
+    const char *at = list != NULL ? list : "";
+    while (*at != '\0') {
+        size_t count = strcspn(at, ",");
+        if (count == bytes && bytes > 0 && memcmp(at, name, bytes) == 0) {
+            return true;
+        }
+        at += count + (at[count] == ',' ? 1 : 0);
+    }
+    return false;
+}
+
+bool call_is_model(
+    const char *name, const struct model_info *model, const char *served_name, const char *aliases)
+{
+    return strcmp(name, model->name) == 0 ||
+           (served_name != NULL && strcmp(name, served_name) == 0) || is_listed(name, aliases);
+}
+
 enum err call_check_model(
     const struct call *call, const struct bound_text *model, struct err_info *info)
 {
-    if (model->count == 0 || strcmp(model->bytes, call_model_name(call)) == 0 ||
-        strcmp(model->bytes, call->model->name) == 0) {
+    if (model->count == 0 ||
+        call_is_model(model->bytes, call->model, call->served_name, call->aliases)) {
         return ERR_OK;
     }
     return call_fail(info, ERR_NOT_FOUND, "model_not_found", "/model", "no such model is served");

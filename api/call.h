@@ -25,6 +25,9 @@ MUST_USE enum err call_basics(
 MUST_USE enum err call_check_model(
     const struct call *call, const struct bound_text *model, struct err_info *info);
 const char *call_model_name(const struct call *call);
+/* Whether a request may call the model so: its served name, an alias, or the file's own name. */
+bool call_is_model(
+    const char *name, const struct model_info *model, const char *served_name, const char *aliases);
 /* Adds a name to X-Ignored-Fields: a known value that has no effect yet. */
 MUST_USE enum err call_ignore(struct call *call, const char *name, struct err_info *info);
 
@@ -32,6 +35,9 @@ MUST_USE enum err call_ignore(struct call *call, const char *name, struct err_in
 enum err call_fail(struct err_info *info, enum err err, const char *word, const char *where,
     const char *format, ...) PRINTF_LIKE(5, 6);
 enum err call_no_memory(struct err_info *info);
+/* prefix and 16 hexadecimal digits, for the `id` of a reply. */
+MUST_USE enum err call_new_id(
+    struct call *call, const char *prefix, const char **out_id, struct err_info *info);
 /* Zeroed array in the arena. */
 MUST_USE enum err call_array(
     struct call *call, size_t count, size_t size, void *out_pointer, struct err_info *info);

@@ -58,6 +58,28 @@ static enum err classify_decode(
     return err != ERR_OK ? err : call_basics(call, &request->basics, info);
 }
 
+/* /v1/decisions: the questions of /classify, which this route has alone. */
+static enum err v1_decisions_decode(
+    struct call *call, const char *body, size_t bytes, struct err_info *info)
+{
+    struct classify_request *request;
+    enum err err = call_decode(call, &schema_v1_decisions_request, body, bytes, info);
+    if (err == ERR_OK) {
+        err = call_array(call, 1, sizeof(*request), &request, info);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct v1_decisions_request *given = call->request;
+    *request = (struct classify_request){.basics = given->basics,
+        .input = given->input,
+        .has_input = true,
+        .questions = given->questions,
+        .has_questions = true};
+    call->request = request;
+    return call_basics(call, &request->basics, info);
+}
+
 /* ---- moderation ---------------------------------------------------------------------------- */
 
 static enum err plan_moderation(
@@ -154,5 +176,12 @@ const struct endpoint endpoint_classify = {.name = "classify",
     .kind = KIND_CLASSIFY,
     .family = FAMILY_TEI,
     .decode = classify_decode,
+    .plan = classify_plan,
+    .encode = classify_encode};
+
+const struct endpoint endpoint_v1_decisions = {.name = "v1_decisions",
+    .kind = KIND_CLASSIFY,
+    .family = FAMILY_OPENAI,
+    .decode = v1_decisions_decode,
     .plan = classify_plan,
     .encode = classify_encode};

@@ -32,7 +32,8 @@ struct api_limits {
     int32_t items_max;        /* inputs of one request */
     int32_t embed_tokens_max; /* tokens of one embedding call */
     int64_t timeout_ms_max;
-    bool embed_ids_refused; /* token ids as inputs of embeddings */
+    bool embed_ids_refused;      /* token ids as inputs of embeddings */
+    double moderation_threshold; /* of /v1/moderations: from this probability on it is flagged */
 };
 
 /* One call of an endpoint: the request arena's contents. */
@@ -42,6 +43,7 @@ struct call {
     const struct tokenizer *tokenizer;
     const struct api_limits *limits;
     const char *served_name;           /* what replies call the model; NULL = model->name */
+    const char *aliases;               /* "a,b": what else requests may call it; NULL = none */
     void *request;                     /* the endpoint's own struct, set by decode */
     struct plan plan;                  /* set by plan */
     bool stream;                       /* set by decode: an SSE answer is wanted */
@@ -88,7 +90,8 @@ struct endpoint {
 };
 
 extern const struct endpoint endpoint_embed, endpoint_embed_all, endpoint_infill, endpoint_generate,
-    endpoint_generate_stream, endpoint_classify, endpoint_v1_embeddings;
+    endpoint_generate_stream, endpoint_classify, endpoint_v1_embeddings, endpoint_v1_decisions,
+    endpoint_v1_moderations;
 
 /* Endpoints without a job: /tokenize, /detokenize, /decode. The reply is written at once. */
 enum err endpoint_tokenize(

@@ -131,6 +131,11 @@ static void write_field(
     json_out_end(out);
 }
 
+float moderation_harmful(const struct item_result *result)
+{
+    return result->steps[2 * LINE_REQUEST + 1].probabilities[VALUE_YES];
+}
+
 static void write_null(struct json_out *out, const char *name)
 {
     json_out_key(out, name);

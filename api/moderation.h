@@ -16,6 +16,8 @@ struct moderation_case {
 
 MUST_USE enum err moderation_plan(
     struct call *call, const struct moderation_case *cases, int32_t count, struct err_info *info);
+/* How likely the prompt of a case is harmful. */
+float moderation_harmful(const struct item_result *result);
 /* The three members prompt_harmfulness, response_harmfulness, response_refusal of one case, into
  * an open object. */
 void moderation_write(struct json_out *out, const struct item_result *result, bool has_response);

@@ -15,7 +15,7 @@ enum route_handler {
 };
 
 /* Pages are the server's own; ORDER PAGE is the order of this list. */
-#define PAGE_MAP(X) X(HOME) X(INFO) X(HEALTH) X(LIVE) X(READY) X(METRICS)
+#define PAGE_MAP(X) X(HOME) X(INFO) X(HEALTH) X(LIVE) X(READY) X(METRICS) X(MODELS) X(MODEL)
 
 enum route_page {
 #define X(name) PAGE_##name,
@@ -28,7 +28,7 @@ typedef enum err endpoint_direct(
     struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
 
 struct endpoint_route {
-    const char *path;   /* exact, no wildcards */
+    const char *path;   /* exact, or ends in "/{id}": one or more characters, slashes too */
     const char *method; /* "GET" (HEAD goes with it) or "POST" */
     enum family family;
     enum route_handler handler;

@@ -51,9 +51,10 @@ class Schemas:
             target, _, pointer = schema["$ref"].partition("#")
             target = target or file
             node = self.load(target)
-            for part in pointer.strip("/").split("/"):
+            for part in filter(None, pointer.split("/")):
                 node = node[part]
-            name = name or f"{pathlib.Path(target).stem}_{pointer.rsplit('/', 1)[1]}"
+            stem = pathlib.Path(target).stem
+            name = name or "_".join(filter(None, (stem, pointer.rpartition("/")[2])))
             siblings = {key: value for key, value in schema.items() if key != "$ref"}
             schema, file = {**node, **siblings}, target
         return schema, file, name

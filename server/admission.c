@@ -1,9 +1,13 @@
 /* The checks in the order of the header; each is one function that may set a reply. */
 #include "server/admission.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "api/call.h"
+#include "api/error_map.h"
 #include "server/router.h"
 
 int admission_retry_after_s(struct app *app)
@@ -56,6 +60,39 @@ static void check_life(struct app *app, struct request *request)
     } else if (http_drain_stage(app->http) >= DRAIN_REFUSE) {
         refuse(app, request, REJECTED_LIFE, 503, "the server is stopping");
     }
+}
+
+/* A model in the path: %XX stands for a byte, as in any path. */
+static bool serves(struct app *app, const char *id)
+{
+    char name[LIMIT_TARGET_BYTES];
+    size_t count = 0;
+    for (const char *at = id; *at != '\0' && count + 1 < sizeof(name); count++) {
+        char digits[3] = {0};
+        if (at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2])) {
+            memcpy(digits, at + 1, 2);
+            name[count] = (char)strtol(digits, NULL, 16);
+            at += 3;
+        } else {
+            name[count] = *at++;
+        }
+    }
+    name[count] = '\0';
+    return call_is_model(name, engine_model(app_engine(app)), app->config.served_model_name,
+        app->config.model_alias);
+}
+
+static void check_model(struct app *app, struct request *request, const struct head *head)
+{
+    const char *id = router_id(request->route, head->path);
+    if (id == NULL || serves(app, id)) {
+        return;
+    }
+    struct err_info info = {.offset = -1};
+    (void)call_fail(&info, ERR_NOT_FOUND, "model_not_found", "/model", "no such model is served");
+    app->metrics.rejected[REJECTED_ROUTE]++;
+    reply_begin(request, 404, "application/json");
+    error_body(&info, request->family, 404, &request->reply.body);
 }
 
 static void check_room(struct app *app, struct request *request)
@@ -112,6 +149,9 @@ void admission_check(struct app *app, struct request *request, const struct head
     bool probe = request->route != NULL && router_is_probe(request->route);
     if (request->reply.status == 0 && !probe) {
         check_life(app, request);
+    }
+    if (request->reply.status == 0) {
+        check_model(app, request, head);
     }
     if (request->reply.status == 0) {
         check_room(app, request);

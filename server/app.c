@@ -41,6 +41,12 @@ static void answer_page(struct app *app, struct request *request)
     case PAGE_INFO:
         handle_info(app, request);
         break;
+    case PAGE_MODELS:
+        handle_models(app, request);
+        break;
+    case PAGE_MODEL:
+        handle_model(app, request);
+        break;
     case PAGE_HEALTH:
     case PAGE_READY:
         health_answer(&app->health, app_engine(app), http_now_us(app->http), request);
@@ -198,7 +204,8 @@ enum err app_open(struct app *app, const struct config *config, struct http_hook
     app->limits = (struct api_limits){.items_max = LIMIT_INPUTS,
         .embed_tokens_max = LIMIT_EMBED_TOKENS,
         .timeout_ms_max = LIMIT_TOTAL_MS_MAX,
-        .embed_ids_refused = strcmp(config->embed_token_ids, "reject") == 0};
+        .embed_ids_refused = strcmp(config->embed_token_ids, "reject") == 0,
+        .moderation_threshold = config->moderation_threshold};
     ASSERT(endpoint_route_count <= ROUTES_MAX);
     enum err err = tasks_open(
         &app->tasks, (int32_t)config->jobs, (int32_t)config->workers, NULL, wake_loop, app);

@@ -15,14 +15,14 @@
 #include "engine/engine_limits.h"
 #include "server/server_limits.h"
 
-enum setting_type { SETTING_TEXT, SETTING_INT, SETTING_SWITCH, SETTING_WORD };
+enum setting_type { SETTING_TEXT, SETTING_INT, SETTING_SHARE, SETTING_SWITCH, SETTING_WORD };
 
 struct setting {
     const char *flag; /* without the dashes; the variable is MAGNETD_ and the same in capitals */
     enum setting_type type;
     size_t offset;
     size_t bytes;        /* texts and words: room of the field */
-    const char *text;    /* default of texts; words: default, then the others, "f16|f32" */
+    const char *text;    /* default of texts and shares; words: the default first, "f16|f32" */
     int64_t value;       /* default of numbers */
     int64_t min, max;    /* bounds of numbers */
     const char *operand; /* as --help shows it */
@@ -42,6 +42,10 @@ struct setting {
     {                                                                                              \
         flag, SETTING_INT, FIELD(name), NULL, value, min, max, "N", help                           \
     }
+#define SHARE(flag, name, text, help)                                                              \
+    {                                                                                              \
+        flag, SETTING_SHARE, FIELD(name), text, 0, 0, 1, "X", help                                 \
+    }
 #define SWITCH(flag, name, help)                                                                   \
     {                                                                                              \
         flag, SETTING_SWITCH, FIELD(name), NULL, 0, 0, 1, NULL, help                               \
@@ -51,6 +55,7 @@ static const struct setting settings[] = {
     TEXT("model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
     TEXT("profile", profile, "", "FILE", "what the checkpoint wants (NAME.profile.json beside it)"),
     TEXT("served-model-name", served_model_name, "", "NAME", "its name in replies (from the file)"),
+    TEXT("model-alias", model_alias, "", "A,B", "what else requests may call it"),
     TEXT("host", host, "127.0.0.1", "H", "address to listen on"),
     NUMBER("port", port, 8080, 0, 65535, "port to listen on; 0 = any free one"),
     SWITCH("allow-remote", allow_remote, "permit a --host that is not loopback: there are no keys"),
@@ -89,6 +94,8 @@ static const struct setting settings[] = {
         "and then leave, though a step of the engine still runs (status 3)"),
     WORD("embed-token-ids", embed_token_ids, "accept|reject",
         "token ids as inputs of embeddings: a client's vocabulary may be another"),
+    SHARE("moderation-threshold", moderation_threshold, "0.5",
+        "/v1/moderations flags from this probability on"),
     WORD("log-level", log_level, "info|debug|warn|error", "least severe line to log"),
     SWITCH("print-plan", print_plan, "print the memory plan of --model and leave"),
     TEXT("check-model", check_model, "", "PATH", "check a model, print what it is and leave"),
@@ -150,6 +157,20 @@ static enum err set_number(
     return ERR_OK;
 }
 
+/* A number from 0 to 1. */
+static enum err set_share(
+    struct config *config, const struct setting *setting, const char *value, struct err_info *info)
+{
+    char *end = NULL;
+    double share = strtod(value, &end);
+    if (end == value || *end != '\0' || !(share >= 0 && share <= 1)) { /* NaN is neither */
+        return err_set(
+            info, ERR_CONFIG, setting->flag, "--%s must be a number from 0 to 1", setting->flag);
+    }
+    *(double *)field_of(config, setting) = share;
+    return ERR_OK;
+}
+
 static enum err set_switch(
     struct config *config, const struct setting *setting, const char *value, struct err_info *info)
 {
@@ -167,6 +188,9 @@ static enum err set_value(
 {
     if (setting->type == SETTING_INT) {
         return set_number(config, setting, value, info);
+    }
+    if (setting->type == SETTING_SHARE) {
+        return set_share(config, setting, value, info);
     }
     if (setting->type == SETTING_SWITCH) {
         return set_switch(config, setting, value, info);
@@ -188,6 +212,8 @@ static void set_default(struct config *config, const struct setting *setting)
 {
     if (setting->type == SETTING_INT) {
         *(int64_t *)field_of(config, setting) = setting->value;
+    } else if (setting->type == SETTING_SHARE) {
+        *(double *)field_of(config, setting) = strtod(setting->text, NULL);
     } else if (setting->type == SETTING_SWITCH) {
         *(bool *)field_of(config, setting) = false;
     } else {
@@ -320,7 +346,7 @@ void config_help(FILE *file)
         fprintf(file, "  %-36s %s", left, setting->help);
         if (setting->type == SETTING_INT && setting->value != 0) {
             fprintf(file, " [%lld]", (long long)setting->value);
-        } else if (setting->type == SETTING_WORD ||
+        } else if (setting->type == SETTING_WORD || setting->type == SETTING_SHARE ||
                    (setting->type == SETTING_TEXT && setting->text[0] != '\0')) {
             fprintf(file, " [%.*s]", (int)strcspn(setting->text, "|"), setting->text);
         }

@@ -17,6 +17,7 @@ struct config {
     char model[CONFIG_TEXT_BYTES];
     char profile[CONFIG_TEXT_BYTES];
     char served_model_name[128];
+    char model_alias[256];
     char kernels[16];
     char kv_type[8];
     char activations[8];
@@ -29,6 +30,7 @@ struct config {
     int64_t step_rows, step_ms, workers, queue_ms, first_token_ms, stall_ms;
     int64_t max_body_bytes, max_connections;
     int64_t drain_delay_ms, drain_timeout_ms, stop_timeout_ms;
+    double moderation_threshold;
     bool allow_remote, print_plan, version, help;
 };
 

@@ -65,6 +65,7 @@ void handle_compute_body(struct app *app, struct request *request)
     task->call.tokenizer = engine_tokenizer(engine);
     task->call.limits = &app->limits;
     task->call.served_name = app_served_name(app);
+    task->call.aliases = app->config.model_alias;
     if (task->job != NULL) {
         task->job->user = task;
     }

@@ -109,3 +109,38 @@ void handle_info(struct app *app, struct request *request)
     write_tasks(&json, model);
     json_out_end(&json);
 }
+
+/* ---- OpenAI's list of models --------------------------------------------------------------- */
+
+static void write_entry(struct json_out *json, struct app *app)
+{
+    json_out_object(json);
+    member_text(json, "id", app_served_name(app));
+    member_text(json, "object", "model");
+    member_int(json, "created", 0);
+    member_text(json, "owned_by", "magnetd");
+    member_int(json, "max_model_len", engine_model(app_engine(app))->context);
+    json_out_end(json);
+}
+
+void handle_models(struct app *app, struct request *request)
+{
+    struct json_out json;
+    reply_begin(request, 200, "application/json");
+    json_out_init(&json, &request->reply.body);
+    json_out_object(&json);
+    member_text(&json, "object", "list");
+    json_out_key(&json, "data");
+    json_out_array(&json);
+    write_entry(&json, app);
+    json_out_end(&json);
+    json_out_end(&json);
+}
+
+void handle_model(struct app *app, struct request *request)
+{
+    struct json_out json;
+    reply_begin(request, 200, "application/json");
+    json_out_init(&json, &request->reply.body);
+    write_entry(&json, app);
+}

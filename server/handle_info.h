@@ -4,6 +4,9 @@
 
 #include "server/app.h"
 
+/* GET /v1/models and /v1/models/{id}; that the id is ours was checked before. */
+void handle_models(struct app *app, struct request *request);
+void handle_model(struct app *app, struct request *request);
 void handle_info(struct app *app, struct request *request);
 
 #endif

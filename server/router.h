@@ -12,6 +12,8 @@ enum { ROUTES_MAX = 64 };
 
 /* 200 and *out_route; 404; or 405 with *out_route naming a route of that path. */
 int router_find(const char *path, enum method method, const struct endpoint_route **out_route);
+/* What stands in a path for the "{id}" of its route, as sent; NULL = the route has none. */
+const char *router_id(const struct endpoint_route *route, const char *path);
 /* For the Allow field of a 405: "GET, HEAD" or "POST". */
 const char *router_allow(const struct endpoint_route *route);
 /* For logs and metrics: the path, never what a client wrote; "none" for NULL. */

@@ -96,8 +96,13 @@ class Schemas:
                 self.store[name], resolver=resolver)
         return self.validators[name]
 
+    def route(self, path):
+        """Its line of routes.json, the one with {id} for a path that has one; {} for none."""
+        names = (path, re.sub(r"^(/v1/models)/.+$", r"\1/{id}", path))
+        return next((self.routes[name] for name in names if name in self.routes), {})
+
     def family(self, path):
-        return self.routes[path]["family"] if path in self.routes else "llama"
+        return self.route(path).get("family", "openai" if path.startswith("/v1/") else "llama")
 
 
 SCHEMAS = Schemas()
@@ -123,7 +128,7 @@ def check_error(path, status, error):
 
 
 def check_frames(path, reply):
-    route = SCHEMAS.routes[path]
+    route = SCHEMAS.route(path)
     assert reply.field("content-type") == "text/event-stream; charset=utf-8", reply
     assert reply.field("cache-control") == "no-cache", reply
     assert reply.field("x-accel-buffering") == "no", reply
@@ -150,7 +155,7 @@ def check_headers(path, reply):
     else:
         assert retry is None, reply
     assert (reply.field("allow") is not None) == (reply.status == 405), reply
-    if reply.status == 200 and "endpoint" in SCHEMAS.routes.get(path, {}):
+    if reply.status == 200 and "endpoint" in SCHEMAS.route(path):
         assert reply.field("x-compute-type") == "cpu", reply
         for name in ("x-compute-characters", "x-compute-tokens", "x-tokenization-time"):
             assert re.fullmatch(r"[0-9]+", reply.field(name) or ""), (name, reply)
@@ -178,14 +183,14 @@ def check_reply(path, reply, whole=True):
         assert kind == "application/json", reply
         reply.value = strict_json(reply.body)
         if whole:
-            SCHEMAS.check(SCHEMAS.routes[path]["reply"], reply.value)
+            SCHEMAS.check(SCHEMAS.route(path)["reply"], reply.value)
     return reply
 
 
 def ask(server, path, body=None, method=None, fields=(), whole=True):
     """One request on a connection of its own; the checked reply."""
     if method is None:
-        method = SCHEMAS.routes[path]["method"]
+        method = SCHEMAS.route(path)["method"]
     return check_reply(path, request(server.port, method, path, body, fields), whole)
 
 

@@ -42,6 +42,9 @@ GOOD = [
     ("/classify", {"inputs": ["a", "b"], "labels": ["x", "y"], "multi_label": True}),
     ("/classify", {"input": "a", "questions": [
         {"type": "choice", "instructions": "i", "choices": [{"value": "v"}, {"value": True}]}]}),
+    ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
+        {"type": "score", "instructions": "i", "levels": [{"label": "l"}, {"label": "m"}]}]}),
+    ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),
     ("/tokenize", {"inputs": ["the", "tea"]}),
     ("/tokenize", {"content": "the", "with_pieces": True}),
     ("/detokenize", {"tokens": [5, 6]}), ("/decode", {"ids": [[5], [6]]}),

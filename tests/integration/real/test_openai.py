@@ -77,6 +77,7 @@ class Embeddings(unittest.TestCase):
             self.assertIn(reply.value["usage"]["prompt_tokens"] - CONTEXT, (0, 1, first))
         self.embeddings(input=[5] * CONTEXT)
 
+    @unittest.skipIf(MODEL == "default", "the same, slowly")
     def test_limits(self):
         reply = self.embeddings(input=[[5]] * 2048, encoding_format="base64", dimensions=1)
         self.assertEqual(reply["usage"], {"prompt_tokens": 2048, "total_tokens": 2048})
@@ -91,6 +92,75 @@ class Embeddings(unittest.TestCase):
             self.assertEqual(error["code"], "empty")
 
 
+class Models(unittest.TestCase):
+    def test_models(self):
+        flags = ("--served-model-name", "org/a b", "--model-alias", "gpt-4o,x")
+        with real.start(MODEL, *flags) as server:
+            entry = ok(server, "/v1/models").value["data"][0]
+            self.assertEqual(entry["id"], "org/a b")
+            self.assertEqual(entry["max_model_len"], ok(server, "/info").value["max_input_length"])
+            for name in ("org/a%20b", "org%2Fa%20b", "gpt-4o", "x"):
+                self.assertEqual(ok(server, f"/v1/models/{name}").value, entry, name)
+            for name in ("other", "gpt-4", "gpt-4o,x", "org", "a%20b", "%zz", "x/", ","):
+                error = refused(server, f"/v1/models/{name}", None, 404)
+                self.assertEqual(error["code"], "model_not_found", name)
+            refused(server, "/v1/models/", None, 404, method="GET")
+            refused(server, "/v1/models", {}, 405, method="POST")
+            for name in ("org/a b", "gpt-4o", "x", "", None):
+                reply = ok(server, "/v1/embeddings", {"input": "a", "model": name})
+                self.assertEqual(reply.value["model"], "org/a b")
+            for name in ("gpt-4", "gpt-4o,x", ",", "omni-moderation-latest"):
+                error = refused(server, "/v1/embeddings", {"input": "a", "model": name}, 404,
+                                "/model")
+                self.assertEqual(error["code"], "model_not_found")
+
+
+class Verdicts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = real.start(MODEL, "--moderation-threshold", "0")
+
+    @classmethod
+    def tearDownClass(cls):
+        real.settled(cls.server)
+        with cls.server:
+            pass
+
+    def test_decisions_are_the_questions_of_classify(self):
+        body = {"input": [{"role": "user", "content": "Late."}], "questions": [
+            {"type": "predicate", "name": "a", "instructions": "Money back?"},
+            {"type": "score", "instructions": "How angry?",
+             "levels": [{"label": "calm"}, {"label": "mad"}]}]}
+        reply = ok(self.server, "/v1/decisions", body).value
+        self.assertEqual(real.without_timings(reply),
+                         real.without_timings(ok(self.server, "/classify", body).value))
+        body["questions"].append(body["questions"][0])
+        refused(self.server, "/v1/decisions", body, 400, "/questions/2/name")
+
+    @unittest.skipIf(MODEL == "tiny", "its vocabulary has no token for each answer")
+    def test_moderations_are_the_verdicts_of_classify(self):
+        texts = ["I baked bread.", "b"]
+        reply = ok(self.server, "/v1/moderations", {"input": texts}).value
+        for text, result in zip(texts, reply["results"], strict=True):
+            verdict = ok(self.server, "/classify", {"prompt": text}).value["prompt_harmfulness"]
+            self.assertEqual(result["probability"], verdict["probabilities"]["harmful"])
+            self.assertTrue(result["flagged"])  # everything is, at a threshold of 0
+        joined = ok(self.server, "/v1/moderations", {"input": "a\nb"}).value["results"]
+        parts = [{"type": "text", "text": text} for text in "ab"]
+        reply = ok(self.server, "/v1/moderations", {"input": parts}).value
+        self.assertEqual(reply["results"], joined)
+
+    def test_moderations_refuse(self):
+        image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        blank = () if MODEL == "tiny" else (("", "/input"), (["a", " "], "/input/1"))
+        for given, where in (([image], "/input/0"),
+                             ([{"type": "text", "text": "a"}, image], "/input/1"),
+                             ([{"type": "text"}], "/input/0/text"), ([], "/input"), *blank):
+            error = refused(self.server, "/v1/moderations", {"input": given}, 400)
+            self.assertTrue(error["param"].startswith(real.param_of("/v1/moderations", where)))
+        refused(self.server, "/v1/moderations", {"input": "a", "model": "x"}, 404, "/model")
+
+
 class Configured(unittest.TestCase):
     def test_embed_token_ids_reject(self):
         with real.start(MODEL, "--embed-token-ids", "reject") as server:
@@ -100,6 +170,12 @@ class Configured(unittest.TestCase):
                     error = refused(server, path, {key: ids}, 400, f"/{key}")
                     self.assertEqual(error["code"], "token_ids_refused")
                 ok(server, path, {key: ["the"]})
+
+    @unittest.skipIf(MODEL == "tiny", "it cannot moderate")
+    def test_moderation_threshold(self):
+        with real.start(MODEL, "--moderation-threshold", "1") as server:
+            reply = ok(server, "/v1/moderations", {"input": "I baked bread."}).value
+            self.assertFalse(reply["results"][0]["flagged"])
 
 
 if __name__ == "__main__":

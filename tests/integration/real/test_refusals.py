@@ -23,6 +23,7 @@ BODIES = {
     "/generate_stream": {"inputs": "a", "parameters": {"max_new_tokens": 1}},
     "/infill": {"text": "a [gap]", "max_tokens": 1},
     "/classify": {"inputs": "a", "labels": ["x", "y"]},
+    "/v1/decisions": {"input": "a", "questions": [{"type": "predicate", "instructions": "x"}]},
     "/tokenize": {"content": "a"},
     "/detokenize": {"tokens": [5]},
     "/decode": {"ids": [5]},
@@ -125,6 +126,10 @@ class Refusals(unittest.TestCase):
                 ("/generate", "/inputs", {}), ("/generate_stream", "/inputs", {}),
                 ("/detokenize", "/tokens", {}), ("/decode", "/ids", {}),
                 ("/tokenize", "/content", {}),
+                ("/v1/decisions", "/input", {"questions": [
+                    {"type": "predicate", "instructions": "x"}]}),
+                ("/v1/decisions", "/questions", {"input": "a"}),
+                ("/v1/moderations", "/input", {}),
                 ("/infill", "/input_suffix", {"input_prefix": "a"}),
                 ("/infill", "/input_prefix", {"input_suffix": "a"}),
                 ("/classify", "/inputs", {"labels": ["a", "b"]}),

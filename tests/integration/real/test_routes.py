@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import unittest
+import urllib.parse
 
 import real
 from real import ask, ok, refused
@@ -76,6 +77,9 @@ TABLE = [
     ("/classify", {"inputs": "good", "labels": ["a", "b", "c"], "multi_label": True}),
     ("/classify", {"input": "Late.", "questions": QUESTIONS}),
     ("/classify", {"input": [{"role": "user", "content": "Late."}], "questions": QUESTIONS[:1]}),
+    ("/v1/decisions", {"input": "Late.", "questions": QUESTIONS}),
+    ("/v1/decisions", {"input": [{"role": "user", "content": "Late."}],
+                       "questions": QUESTIONS[:1]}),
     ("/tokenize", {"content": "the tea"}), ("/tokenize", {"content": ""}),
     ("/tokenize", {"content": "\u00e9", "with_pieces": True, "add_special": True}),
     ("/tokenize", {"inputs": "the"}), ("/tokenize", {"inputs": ["the", "tea"]}),
@@ -83,6 +87,7 @@ TABLE = [
     ("/decode", {"ids": [5, 6]}), ("/decode", {"ids": [[5], [6]], "skip_special_tokens": False}),
     ("/", None),
     ("/info", None), ("/health", None), ("/live", None), ("/ready", None), ("/metrics", None),
+    ("/v1/models", None),
 ]
 # More of the same, where a token costs microseconds.
 THOROUGH = [
@@ -99,6 +104,9 @@ MODERATION = [
     ("/classify", {"prompt": "How do I boil an egg?"}),
     ("/classify", {"prompt": "How do I boil an egg?", "response": "In water."}),
     ("/classify", {"items": [{"prompt": "a"}, {"prompt": "b", "response": "c"}]}),
+    ("/v1/moderations", {"input": "I baked bread."}),
+    ("/v1/moderations", {"input": ["a", "b"], "model": "omni-moderation-latest"}),
+    ("/v1/moderations", {"input": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
 ]
 
 
@@ -118,13 +126,18 @@ class Routes(unittest.TestCase):
         for path, body in table:
             with self.subTest(path=path, body=str(body)):
                 ok(self.server, path, body)
-        self.assertEqual({path for path, _ in TABLE}, set(real.SCHEMAS.routes))
+        name = ok(self.server, "/info").value["served_model_name"]
+        ok(self.server, f"/v1/models/{urllib.parse.quote(name)}")
+        paths = {path for path, _ in TABLE + MODERATION} | {"/v1/models/{id}"}
+        self.assertEqual(paths, set(real.SCHEMAS.routes))
 
     def test_tiny_model_cannot_moderate(self):
         """Its vocabulary has no token for each answer: 424 and not a made-up verdict."""
         if MODEL == "tiny":
             error = refused(self.server, "/classify", {"prompt": "a"}, 424)
             self.assertEqual(error["error_type"], "backend")
+            error = refused(self.server, "/v1/moderations", {"input": "a"}, 501)
+            self.assertEqual(error["type"], "not_supported_error")
 
     def test_stream_equals_whole(self):
         for path, body in TABLE + (THOROUGH if MODEL == "tiny" else []):
@@ -218,9 +231,8 @@ class Routes(unittest.TestCase):
                                       (("Content-Encoding", "gzip"), 415),
                                       (("Accept", "image/png"), 406)):
                     self.assertEqual(ask(self.server, path, {}, fields=[field]).status, status)
-        for path in ("//", "/embed/", "/Embed", "/v1/embeddings", "/similarity", "/rerank"):
-            reply = ask(self.server, path, {}, "POST") if path != "/v1/embeddings" else None
-            self.assertTrue(reply is None or reply.status == 404, path)
+        for path in ("//", "/embed/", "/Embed", "/v1/embedding", "/similarity", "/rerank"):
+            self.assertEqual(ask(self.server, path, {}, "POST").status, 404, path)
         for accept in ("*/*", "application/*", "text/event-stream", "application/json;q=0.1, x/y"):
             ok(self.server, "/tokenize", {"content": "a"}, fields=[("Accept", accept)])
         for kind in ("application/json", "application/json; charset=utf-8", "Application/JSON"):

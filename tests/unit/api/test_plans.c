@@ -532,6 +532,10 @@ static void test_allocation_failures(void **state)
     } cases[] = {
         {&endpoint_embed, "{\"inputs\":[\"a\",\"b\"],\"instruction\":\"i\",\"what\":1}"},
         {&endpoint_v1_embeddings, "{\"input\":[\"a\",\"b\"],\"dimensions\":4}"},
+        {&endpoint_v1_decisions,
+            "{\"input\":\"x\",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"i\"}]}"},
+        {&endpoint_v1_moderations, "{\"input\":[{\"type\":\"text\",\"text\":\"x\"}],\"model\":"
+                                   "\"omni-moderation-latest\"}"},
         {&endpoint_infill, "{\"text\":\"a[gap]b\",\"stop\":[\"x\"],\"mode\":\"hybrid\"}"},
         {&endpoint_infill,
             "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"repo\":\"r\",\"filename\":\"f\","

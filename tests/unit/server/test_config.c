@@ -111,6 +111,24 @@ static void test_texts_at_their_limit(void **state)
     assert_string_equal(config.served_model_name, name);
 }
 
+static void test_shares(void **state)
+{
+    (void)state;
+    struct config config;
+    struct err_info info;
+    static const char *const bad[] = {"", "x", "0.5x", "-0.01", "1.01", "nan", "inf"};
+    assert_int_equal(read_flags(&config, &info, "--port", "1"), ERR_OK);
+    assert_true(config.moderation_threshold == 0.5);
+    assert_int_equal(read_flags(&config, &info, "--moderation-threshold", "1"), ERR_OK);
+    assert_true(config.moderation_threshold == 1);
+    assert_int_equal(read_flags(&config, &info, "--moderation-threshold", "0"), ERR_OK);
+    assert_true(config.moderation_threshold == 0);
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
+        assert_int_equal(read_flags(&config, &info, "--moderation-threshold", bad[i]), ERR_CONFIG);
+        assert_string_equal(info.where, "moderation-threshold");
+    }
+}
+
 static void test_loopback(void **state)
 {
     (void)state;
@@ -137,6 +155,7 @@ int main(void)
         cmocka_unit_test(test_bounds_of_every_number),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_texts_at_their_limit),
+        cmocka_unit_test(test_shares),
         cmocka_unit_test(test_loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,15 @@ static void test_routes(void **state)
     assert_int_equal(router_find("/info", METHOD_OTHER, &route), 405);
     assert_string_equal(router_allow(route), "GET, HEAD");
     route = NULL;
+    assert_int_equal(router_find("/v1/models", METHOD_GET, &route), 200);
+    assert_null(router_id(route, "/v1/models"));
+    assert_false(router_is_probe(route));
+    assert_int_equal(router_find("/v1/models/a/b", METHOD_GET, &route), 200);
+    assert_string_equal(router_name(route), "/v1/models/{id}");
+    assert_string_equal(router_id(route, "/v1/models/a/b"), "a/b");
+    assert_int_equal(router_find("/v1/models/a", METHOD_POST, &route), 405);
+    route = NULL;
+    assert_int_equal(router_find("/v1/models/", METHOD_GET, &route), 404);
     assert_int_equal(router_find("/embed ", METHOD_POST, &route), 404);
     assert_null(route);
     assert_string_equal(router_name(NULL), "none");
