@@ -288,6 +288,7 @@ struct model_info {
     uint64_t parameters;
     uint64_t file_bytes;
     bool embeds_only;      /* the network has no head: rows become vectors and nothing else */
+    int32_t adapter_width; /* numbers of a row that adapters keep while a pass works on it */
     bool int8_activations; /* inputs of block-format matrices are prepared in 8 bits */
 
     /* Profile (docs/add-a-model.md): what the checkpoint wants when a request does not say. */

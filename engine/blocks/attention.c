@@ -104,8 +104,11 @@ static struct linear_job q_job(const struct pass *pass, int32_t l)
 
 static void project(struct pass *pass, const struct linear_job *jobs, int32_t job_count)
 {
-    struct linear_input x = linear_prepare(pass->model, pass->scratch, pass->threads,
-        pass->scratch->h, pass->tile->row_count, pass->model->info.hidden);
+    const struct linear *linears[LINEAR_JOBS_MAX];
+    for (int32_t i = 0; i < job_count; i++) {
+        linears[i] = jobs[i].linear;
+    }
+    struct linear_input x = linear_prepare_tile(pass, pass->scratch->h, linears, job_count);
     linear_project(pass->kernels, pass->threads, &x, jobs, job_count);
 }
 

@@ -111,6 +111,117 @@ struct linear_input linear_prepare(const struct model *model, struct scratch *sc
     return input;
 }
 
+/* ---- adapters ------------------------------------------------------------------------------- */
+
+struct low_region {
+    const struct kernels *kernels;
+    const struct tile *tile;
+    const struct activation *x;
+    const struct linear *const *linears;
+    int32_t linear_count;
+    float *low;
+    size_t low_width;
+};
+
+/* The rows [from, to) that a span and a block of rows have in common; from >= to: none. */
+static struct span span_within(const struct span *span, int32_t row_from, int32_t row_to)
+{
+    return (struct span){MAX(span->row_from, row_from), MIN(span->row_to, row_to), span->stack};
+}
+
+/* A x of a few rows for one linear. */
+static void low_chunk(void *context, int32_t chunk, int32_t thread)
+{
+    const struct low_region *region = context;
+    const struct linear *linear = region->linears[chunk % region->linear_count];
+    const int32_t row = chunk / region->linear_count * PREPARE_ROWS;
+    for (int32_t i = 0; linear->low != NULL && i < region->tile->span_count; i++) {
+        const struct span rows = span_within(&region->tile->spans[i], row, row + PREPARE_ROWS);
+        const struct low_rank *low = &linear->low[rows.stack - 1];
+        if (rows.row_from < rows.row_to && low->a.outputs > 0) {
+            region->kernels->linear(&low->a, region->x, rows.row_from, rows.row_to, 0,
+                low->a.panels, region->low + low->column, region->low_width);
+        }
+    }
+}
+
+struct linear_input linear_prepare_tile(
+    struct pass *pass, const float *x, const struct linear *const *linears, int32_t linear_count)
+{
+    const struct tile *tile = pass->tile;
+    ASSERT(linear_count > 0 && linear_count <= LINEAR_JOBS_MAX);
+    struct linear_input input = linear_prepare(
+        pass->model, pass->scratch, pass->threads, x, tile->row_count, linears[0]->weight.inputs);
+    if (tile->span_count == 0) {
+        return input;
+    }
+    input.tile = tile;
+    input.low = pass->scratch->low;
+    input.low_width = (size_t)pass->model->info.adapter_width;
+    struct low_region region = {
+        .kernels = pass->kernels,
+        .tile = tile,
+        .x = &input.f32,
+        .linears = linears,
+        .linear_count = linear_count,
+        .low = pass->scratch->low,
+        .low_width = input.low_width,
+    };
+    const int32_t blocks = (tile->row_count + PREPARE_ROWS - 1) / PREPARE_ROWS;
+    threads_run(pass->threads, blocks * linear_count, low_chunk, &region);
+    return input;
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+/* A kernel writes to places of the whole output. For a buffer of a few panels it is given the rest
+ * of the matrix as a matrix of its own. */
+static struct packed panels_from(const struct packed *packed, int32_t panel)
+{
+    struct packed rest = *packed;
+    rest.data += (size_t)panel * packed->panel_bytes;
+    rest.outputs -= panel * PANEL_OUTPUTS;
+    rest.panels -= panel;
+    return rest;
+}
+
+/* y += B (A x) of one span; y points at the first row and output of the cell. */
+static void add_span(const struct kernels *kernels, const struct low_rank *low,
+    const struct linear_input *x, const struct span *rows, const struct linear_cell *cell, float *y,
+    size_t y_stride)
+{
+    _Alignas(64) float sum[LINEAR_CELL_FLOATS];
+    const int32_t count = rows->row_to - rows->row_from;
+    const struct packed b = panels_from(&low->b, cell->panel_from);
+    const int32_t outputs = MIN(LINEAR_CELL_OUTPUTS,
+        MIN(cell->panel_to * PANEL_OUTPUTS, low->b.outputs) - cell->panel_from * PANEL_OUTPUTS);
+    const struct activation low_rows = {ACTIVATION_F32, count, b.inputs,
+        x->low_width * sizeof(float),
+        x->low + (size_t)rows->row_from * x->low_width + (size_t)low->column, NULL, 0};
+    kernels->linear(
+        &b, &low_rows, 0, count, 0, cell->panel_to - cell->panel_from, sum, LINEAR_CELL_OUTPUTS);
+    for (int32_t r = 0; r < count; r++) {
+        float *out = y + (size_t)(rows->row_from - cell->row_from + r) * y_stride;
+        kernels->add(out, sum + (size_t)r * LINEAR_CELL_OUTPUTS, outputs);
+    }
+}
+
+/* What adapters add to a cell of at most LINEAR_CELL_PANELS panels. */
+static void add_low(const struct kernels *kernels, const struct linear *linear,
+    const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride)
+{
+    if (x->tile == NULL || linear->low == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < x->tile->span_count; i++) {
+        const struct span rows = span_within(&x->tile->spans[i], cell->row_from, cell->row_to);
+        const struct low_rank *low = &linear->low[rows.stack - 1];
+        if (rows.row_from < rows.row_to && low->a.outputs > 0) {
+            add_span(kernels, low, x, &rows, cell, y, y_stride);
+        }
+    }
+}
+
 /* y of one cell: kernels->linear or linear_int8 and the bias; y points at row 0, output 0. */
 static void multiply(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float *y, size_t y_stride)
@@ -144,8 +255,6 @@ static struct activation rows_from(const struct activation *x, int32_t row)
     return rows;
 }
 
-/* A kernel writes to places of the whole output. So it is given the rest of the rows and of the
- * matrix, as a matrix of its own. */
 void linear_multiply_cell(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float out[LINEAR_CELL_FLOATS])
 {
@@ -153,20 +262,19 @@ void linear_multiply_cell(const struct kernels *kernels, const struct linear *li
     ASSERT(cell->panel_to - cell->panel_from <= LINEAR_CELL_PANELS);
     const int32_t output = cell->panel_from * PANEL_OUTPUTS;
     struct linear rest = *linear;
-    rest.weight.data += (size_t)cell->panel_from * rest.weight.panel_bytes;
-    rest.weight.outputs -= output;
-    rest.weight.panels -= cell->panel_from;
+    rest.weight = panels_from(&linear->weight, cell->panel_from);
     if (rest.bias != NULL) {
         rest.bias += output;
     }
     const struct linear_input rows = {
-        rows_from(&x->f32, cell->row_from), rows_from(&x->int8, cell->row_from)};
+        .f32 = rows_from(&x->f32, cell->row_from), .int8 = rows_from(&x->int8, cell->row_from)};
     const struct linear_cell part = {
         .row_to = cell->row_to - cell->row_from,
         .panel_to = cell->panel_to - cell->panel_from,
         .panel_next = MAX(cell->panel_next - cell->panel_from, 0),
     };
     multiply(kernels, &rest, &rows, &part, out, LINEAR_CELL_OUTPUTS);
+    add_low(kernels, linear, x, cell, out, LINEAR_CELL_OUTPUTS);
 }
 
 /* ---- several outputs of one input ---------------------------------------------------------- */
@@ -189,8 +297,15 @@ static void project_chunk(void *context, int32_t chunk, int32_t thread)
         ASSERT(job < region->job_count);
     }
     const struct linear_job *it = &region->jobs[job];
-    struct linear_cell cell = linear_cell_of(&region->grids[job], chunk);
+    const struct linear_cell cell = linear_cell_of(&region->grids[job], chunk);
     multiply(region->kernels, it->linear, region->x, &cell, it->y, it->y_stride);
+    for (struct linear_cell part = cell; part.panel_from < cell.panel_to;
+         part.panel_from = part.panel_to) {
+        part = linear_cell_part(&cell, part.panel_from);
+        float *y =
+            it->y + (size_t)part.row_from * it->y_stride + (size_t)part.panel_from * PANEL_OUTPUTS;
+        add_low(region->kernels, it->linear, region->x, &part, y, it->y_stride);
+    }
 }
 
 void linear_project(const struct kernels *kernels, struct threads *threads,
@@ -215,8 +330,7 @@ void linear_project(const struct kernels *kernels, struct threads *threads,
 void linear_rows(struct pass *pass, const struct linear *linear, const float *input)
 {
     ASSERT(linear->weight.outputs == pass->model->info.hidden);
-    struct linear_input x = linear_prepare(pass->model, pass->scratch, pass->threads, input,
-        pass->tile->row_count, linear->weight.inputs);
+    struct linear_input x = linear_prepare_tile(pass, input, &linear, 1);
     struct linear_job job = {linear, pass->scratch->h, (size_t)linear->weight.outputs};
     linear_project(pass->kernels, pass->threads, &x, &job, 1);
 }
@@ -262,8 +376,7 @@ void linear_add(struct pass *pass, const struct linear *linear, const float *inp
     struct add_region region = {
         .pass = pass,
         .linear = linear,
-        .x = linear_prepare(pass->model, pass->scratch, pass->threads, input, pass->tile->row_count,
-            weight->inputs),
+        .x = linear_prepare_tile(pass, input, &linear, 1),
         .grid = linear_grid_of(weight, pass->tile->row_count, pass->threads),
     };
     threads_run(pass->threads, region.grid.chunk_count, add_chunk, &region);

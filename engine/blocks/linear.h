@@ -42,15 +42,27 @@ struct linear_cell linear_cell_part(const struct linear_cell *cell, int32_t pane
 struct linear_input {
     struct activation f32;
     struct activation int8; /* data NULL: the model multiplies f32 only */
+    /* Rows that adapters lie on, and what these make of them; tile NULL: there are none. */
+    const struct tile *tile;
+    const float *low; /* [rows, low_width] */
+    size_t low_width;
 };
+
+enum { LINEAR_JOBS_MAX = 3 };
 
 /* x is [rows, inputs], rows next to each other; it and scratch->prepared stay in use until the
  * next call. What a row becomes, its 8 bits or its sums, follows from that row alone. */
 struct linear_input linear_prepare(const struct model *model, struct scratch *scratch,
     struct threads *threads, const float *x, int32_t rows, int32_t inputs);
 
-/* x times the weights of a cell of at most LINEAR_CELL_PANELS panels, and the bias:
- * out[row in the cell][its output]. */
+/* The same for rows of the tile that all of these linears are going to multiply, at most
+ * LINEAR_JOBS_MAX, with what adapters need of them: A x, in scratch->low. It costs nothing in a
+ * tile without adapters, and no row without one anything in any. */
+struct linear_input linear_prepare_tile(
+    struct pass *pass, const float *x, const struct linear *const *linears, int32_t linear_count);
+
+/* x times the weights of a cell of at most LINEAR_CELL_PANELS panels, the bias, and what
+ * adapters add: out[row in the cell][its output]. */
 void linear_multiply_cell(const struct kernels *kernels, const struct linear *linear,
     const struct linear_input *x, const struct linear_cell *cell, float out[LINEAR_CELL_FLOATS]);
 
@@ -60,8 +72,6 @@ struct linear_job {
     float *y;
     size_t y_stride;
 };
-
-enum { LINEAR_JOBS_MAX = 3 };
 
 /* Every job over the same x, in one region. */
 void linear_project(const struct kernels *kernels, struct threads *threads,

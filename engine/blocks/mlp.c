@@ -51,13 +51,13 @@ void mlp_gate(
     ASSERT(up == NULL || weight->outputs == up->weight.outputs);
     ASSERT(up == NULL || weight->inputs == up->weight.inputs);
     ASSERT(weight->outputs == pass->model->info.ffn);
+    const struct linear *const linears[] = {gate, up};
     struct gate_region region = {
         .pass = pass,
         .gate = gate,
         .up = up,
         .kernel = kernel,
-        .x = linear_prepare(pass->model, pass->scratch, pass->threads, pass->scratch->h,
-            pass->tile->row_count, weight->inputs),
+        .x = linear_prepare_tile(pass, pass->scratch->h, linears, up == NULL ? 1 : 2),
         .grid = linear_grid_of(weight, pass->tile->row_count, pass->threads),
     };
     threads_run(pass->threads, region.grid.chunk_count, gate_chunk, &region);

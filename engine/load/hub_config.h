@@ -70,6 +70,10 @@ struct hub_network {
 /* NULL when there is none; *out_known = there is one of this model_type. */
 const struct hub_network *hub_network_find(
     const char *model_type, const char *architecture, bool both_ways, bool *out_known);
+/* The name of a tensor in folders of any network with this general.architecture (hub_names_find);
+ * NULL when none of them has it. */
+const struct hub_name *hub_network_tensor(
+    const char *name, const char *theirs, char out_ours[HUB_OURS_BYTES]);
 /* Keys of every network. NULL when none has this name. */
 const struct hub_key *hub_common_find(const char *name);
 

@@ -423,13 +423,18 @@ static bool has_architecture(const struct hub_network *network, const char *arch
     return false;
 }
 
+static const struct hub_network *network_at(size_t index)
+{
+    return index < ARRAY_COUNT(networks) ? &networks[index]
+                                         : &hub_encoders[index - ARRAY_COUNT(networks)];
+}
+
 const struct hub_network *hub_network_find(
     const char *model_type, const char *architecture, bool both_ways, bool *out_known)
 {
     *out_known = false;
     for (size_t i = 0; i < ARRAY_COUNT(networks) + HUB_ENCODERS; i++) {
-        const struct hub_network *network =
-            i < ARRAY_COUNT(networks) ? &networks[i] : &hub_encoders[i - ARRAY_COUNT(networks)];
+        const struct hub_network *network = network_at(i);
         if (strcmp(network->model_type, model_type) == 0) {
             *out_known = true;
             const enum hub_ways other = both_ways ? HUB_WAYS_ONE : HUB_WAYS_BOTH;
@@ -439,6 +444,19 @@ const struct hub_network *hub_network_find(
         }
     }
     return NULL;
+}
+
+const struct hub_name *hub_network_tensor(
+    const char *name, const char *theirs, char out_ours[HUB_OURS_BYTES])
+{
+    const struct hub_name *found = NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(networks) + HUB_ENCODERS && found == NULL; i++) {
+        const struct hub_network *network = network_at(i);
+        if (strcmp(network->name, name) == 0) {
+            found = hub_names_find(&network->names, theirs, out_ours);
+        }
+    }
+    return found;
 }
 
 const struct hub_key *hub_common_find(const char *name)

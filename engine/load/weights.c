@@ -40,6 +40,9 @@ void weights_free(struct weights *weights)
 {
     mem_free(weights->used);
     mem_free(weights->read_buffer);
+    mem_free(weights->matrices);
+    weights->matrices = NULL;
+    weights->matrix_count = 0;
     weights->used = NULL;
     weights->read_buffer = NULL;
     weights->read_bytes = 0;
@@ -169,6 +172,25 @@ static enum err pack_all(struct weights *weights, const struct gguf_tensor *tens
     return err;
 }
 
+/* The list doubles whenever it is full, at powers of two. */
+static enum err note_matrix(
+    struct weights *weights, const struct weights_matrix *matrix, struct err_info *info)
+{
+    const size_t count = (size_t)weights->matrix_count;
+    if ((count & (count - 1)) == 0) {
+        const size_t bytes = MAX(2 * count, (size_t)1) * sizeof(*matrix);
+        struct weights_matrix *grown = weights->matrices == NULL
+                                           ? mem_alloc(MEM_OTHER, bytes)
+                                           : mem_grow(MEM_OTHER, weights->matrices, bytes);
+        if (grown == NULL) {
+            return err_set(info, ERR_NO_MEMORY, "weights", "no memory for the list of matrices");
+        }
+        weights->matrices = grown;
+    }
+    weights->matrices[weights->matrix_count++] = *matrix;
+    return ERR_OK;
+}
+
 enum err weights_matrix(struct weights *weights, const char *name, int32_t outputs, int32_t inputs,
     struct packed *out, struct err_info *info)
 {
@@ -204,6 +226,12 @@ enum err weights_matrix_part(struct weights *weights, const char *name, int32_t 
         if (err != ERR_OK) {
             return err;
         }
+    }
+    const struct weights_matrix matrix = {
+        (int32_t)(tensor - gguf_tensor_at(weights->gguf, 0)), from, of, out};
+    err = note_matrix(weights, &matrix, info);
+    if (err != ERR_OK) {
+        return err;
     }
     weights->bytes += rounded_up(bytes);
     *out = packed;

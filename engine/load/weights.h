@@ -18,6 +18,13 @@
 
 enum { WEIGHTS_ALIGNMENT = 64 };
 
+/* Where a matrix of the file went: rows [from, from + out->outputs) of its `of`. */
+struct weights_matrix {
+    int32_t tensor; /* index in the file */
+    int32_t from, of;
+    struct packed *out;
+};
+
 struct weights {
     const struct gguf *gguf;
     const struct kernels *kernels;
@@ -29,6 +36,10 @@ struct weights {
     unsigned char *used; /* [tensor_count] */
     void *read_buffer;
     size_t read_bytes; /* size of read_buffer; grows to the widest 16 rows */
+    /* Every matrix handed out so far, in order: what is laid on the weights later (adapters) finds
+     * its places by them. Whoever wants to keep the list sets it to NULL here. */
+    struct weights_matrix *matrices;
+    int32_t matrix_count;
 };
 
 MUST_USE enum err weights_init(struct weights *weights, const struct gguf *gguf,

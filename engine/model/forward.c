@@ -44,6 +44,21 @@ static void mark_read_rows(const struct batch *batch, int32_t last_layer, struct
     }
 }
 
+/* The next row of the tile has this stack of adapters. */
+static void span_add(struct tile *tile, int32_t stack)
+{
+    struct span *span = tile->span_count > 0 ? &tile->spans[tile->span_count - 1] : NULL;
+    if (stack == 0) {
+        return;
+    }
+    if (span == NULL || span->stack != stack || span->row_to != tile->row_count) {
+        span = &tile->spans[tile->span_count];
+        *span = (struct span){.row_from = tile->row_count, .stack = stack};
+        tile->span_count++;
+    }
+    span->row_to = tile->row_count + 1;
+}
+
 /* Adds a marked row; a new piece begins where the run, the slots or a K/V tile border break. */
 static void tile_add(struct tile *tile, struct run *run, int32_t row)
 {
@@ -56,6 +71,7 @@ static void tile_add(struct tile *tile, struct run *run, int32_t row)
         tile->piece_count++;
     }
     piece->count++;
+    span_add(tile, run->stack);
     tile->rows[tile->row_count] = row;
     tile->place[row - tile->window_from] = tile->row_count;
     tile->row_count++;
@@ -69,6 +85,7 @@ static void tile_take(struct pass *pass, int32_t from, bool only_read)
     struct tile *tile = pass->tile;
     tile->row_count = 0;
     tile->piece_count = 0;
+    tile->span_count = 0;
     tile->window_from = from;
     tile->window_to = MIN(from + pass->scratch->tile_rows, batch->row_count);
     for (int32_t i = 0; i < tile->window_to - from; i++) {
@@ -168,6 +185,7 @@ static void check_batch(const struct model *model, struct batch *batch)
         struct run *run = &batch->runs[i];
         ASSERT(run->row_from == row && run->row_count > 0);
         ASSERT(run->slot_from >= 0 && run->context_count >= 0);
+        ASSERT(run->stack >= 0 && run->stack <= model->stack_count);
         const struct pages *pages = run->slots->pages;
         ASSERT(pages->layers == model->info.layers || pages->layers == 1);
         ASSERT(pages->heads_kv == model->info.heads_kv);

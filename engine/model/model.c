@@ -110,6 +110,11 @@ static enum err take_weights(struct model *model, const struct gguf *gguf, struc
         err = weights_unused(&weights, info);
     }
     model->bytes = weights.bytes;
+    if (block == NULL) {
+        model->matrices = weights.matrices;
+        model->matrix_count = weights.matrix_count;
+        weights.matrices = NULL;
+    }
     weights_free(&weights);
     return err;
 }
@@ -213,6 +218,9 @@ void model_close(struct model *model)
     }
     mem_free(model->layers);
     mem_free(model->weights);
+    mem_free(model->matrices);
+    mem_free(model->low_ranks);
+    mem_free(model->stacked);
     for (int32_t i = 0; i < ROPES_MAX; i++) {
         rope_close(&model->ropes[i]);
     }

@@ -41,8 +41,9 @@ struct run {
     /* K/V of its rows are in the pages already, which may be shared: the rows run for what is read
      * from them alone. */
     bool stored;
-    int32_t adapter, steering; /* 0 = none; nothing else exists yet */
-    enum err err; /* written by each pass: ERR_OK, or ERR_NON_FINITE when a K/V or hidden value
+    int32_t stack;    /* of adapters that lies on its rows (stack.h); 0 = none */
+    int32_t steering; /* 0 = none; nothing else exists yet */
+    enum err err;     /* written by each pass: ERR_OK, or ERR_NON_FINITE when a K/V or hidden value
                      was: then its reads and pages hold nothing of use, and later units must not
                      run */
 };

@@ -47,10 +47,20 @@ struct hyper {
     float attention_scale;
 };
 
+/* What a stack of adapters adds to a product W x: B (A x), the pairs of all its adapters side by
+ * side, each B times its scale. */
+struct low_rank {
+    struct packed a; /* [rank, inputs]; no outputs: the stack leaves this matrix as it is */
+    struct packed b; /* [outputs, rank] */
+    /* Where A x lies in a row of scratch->low: matrices that read the same rows share it. */
+    int32_t column;
+};
+
 /* W x + b. */
 struct linear {
     struct packed weight; /* [outputs, inputs] */
     float *bias;          /* [outputs] or NULL */
+    struct low_rank *low; /* [stacks], of stack 1 on; or NULL: none changes it */
 };
 
 struct norm {
@@ -100,6 +110,13 @@ struct model {
     int32_t dense_count;
     uint64_t bytes;
     bool dry;
+
+    struct weights_matrix *matrices; /* [matrix_count]: where the matrices of the file went */
+    int32_t matrix_count;
+    struct low_rank *low_ranks; /* [linears that some stack changes][stack_count] */
+    int32_t stack_count;
+    unsigned char *stacked; /* the block that their numbers lie in */
+    uint64_t stacked_bytes;
 };
 
 /* Consecutive slots of one sequence that lie consecutively in a tile. */
@@ -111,11 +128,19 @@ struct piece {
     int32_t chunk_from, part_from, part_count;
 };
 
+/* Consecutive rows of a tile that one stack of adapters lies on. */
+struct span {
+    int32_t row_from, row_to;
+    int32_t stack; /* from 1 on */
+};
+
 struct tile {
     int32_t row_count;
     int32_t *rows; /* [row_count] batch rows, ascending */
     struct piece *pieces;
     int32_t piece_count;
+    struct span *spans;
+    int32_t span_count; /* 0: no row of the tile has adapters */
     /* Of each of the model's rotations: [row_count][rotary_dim / 2][2]. */
     float *cos_sin[ROPES_MAX];
     /* The window of batch rows the tile was taken from; place[row - window_from] is the row's
@@ -136,6 +161,7 @@ struct scratch {
     /* What the widest input is prepared to: rows of ACTIVATION_INT8, or the sums of f32 rows. */
     unsigned char *prepared;
     float *dense[2]; /* [dense_rows(), dense_widest]: what goes in and what comes out */
+    float *low;      /* [tile_rows, adapter_width]: A x of the matrices that are worked on */
 };
 
 /* Vectors that go through the dense head side by side. */

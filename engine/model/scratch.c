@@ -49,6 +49,7 @@ static struct scratch *cut_scratch(
                 .rows = cut(cutter, rows, sizeof(int32_t)),
                 .place = cut(cutter, rows, sizeof(int32_t)),
                 .pieces = cut(cutter, rows, sizeof(struct piece)),
+                .spans = cut(cutter, rows, sizeof(struct span)),
                 .cos_sin = {cut(cutter, rows * (size_t)info->head_dim, sizeof(float)),
                     cut(cutter, rows * (size_t)info->head_dim, sizeof(float))},
             },
@@ -63,6 +64,7 @@ static struct scratch *cut_scratch(
         .gate = cut(cutter, rows * (size_t)info->ffn, sizeof(float)),
         .prepared = cut(cutter, rows, scratch_prepared_bytes(info, widest)),
         .dense = {cut(cutter, dense, sizeof(float)), cut(cutter, dense, sizeof(float))},
+        .low = cut(cutter, rows * (size_t)info->adapter_width, sizeof(float)),
     };
     if (scratch != NULL) {
         *scratch = parts;

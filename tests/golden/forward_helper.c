@@ -27,16 +27,49 @@ static void *zeroed(size_t count, size_t size)
     return block;
 }
 
+static enum err lay_adapters(
+    struct forward *forward, const struct forward_options *options, struct err_info *info)
+{
+    struct adapter adapters[LIMIT_ADAPTERS] = {{.name = ""}};
+    struct stack stacks[] = {{.count = options->adapter_count}, {.count = 1}};
+    struct adapter_base base = {.head_dim = model_info(forward->model)->head_dim};
+    enum err err =
+        gguf_get_string(forward->gguf, "general.architecture", true, &base.architecture, info);
+    for (int32_t i = 0; i < options->adapter_count && err == ERR_OK; i++) {
+        stacks[0].adapters[i] = i;
+        err = adapter_open(options->adapters[i], &base, &adapters[i], info);
+    }
+    const struct stack_set set = {
+        adapters, options->adapter_count, stacks, options->adapter_count > 0 ? 2 : 0};
+    if (err == ERR_OK) {
+        err = model_lay_stacks(forward->model, forward->gguf, &set, info);
+    }
+    for (int32_t i = 0; i < options->adapter_count; i++) {
+        adapter_close(&adapters[i]);
+    }
+    return err;
+}
+
 void forward_open(struct forward *forward, const char *path, const char *kernels, enum kv_type type,
     int32_t rows_max)
 {
+    const struct forward_options options = {.kernels = kernels, .type = type, .rows_max = rows_max};
+    forward_open_with(forward, path, &options);
+}
+
+void forward_open_with(
+    struct forward *forward, const char *path, const struct forward_options *options)
+{
     struct err_info info = {0};
+    const int32_t rows_max = options->rows_max;
     *forward = (struct forward){.rows_max = rows_max};
-    if (kernels_select(kernels, &forward->kernels, &info) != ERR_OK ||
+    if (kernels_select(options->kernels, &forward->kernels, &info) != ERR_OK ||
         checkpoint_open(path, &forward->gguf, &info) != ERR_OK ||
-        threads_open(THREADS, &forward->threads) != ERR_OK ||
+        threads_open(options->threads > 0 ? options->threads : THREADS, &forward->threads) !=
+            ERR_OK ||
         model_open(forward->gguf, &forward->kernels, forward->threads, false, &forward->model,
             &info) != ERR_OK ||
+        lay_adapters(forward, options, &info) != ERR_OK ||
         scratch_open(forward->model, TILE_ROWS, &forward->scratch) != ERR_OK) {
         failed(path, &info);
     }
@@ -46,7 +79,7 @@ void forward_open(struct forward *forward, const char *path, const char *kernels
     forward->layers = model->layers;
     /* Short sequences fill their last page badly: forward_run stops a batch at either bound. */
     int32_t pages = 2 * (rows_max / PAGE_SLOTS + 1);
-    if (pages_open(&forward->pages, type, model->layers, model->heads_kv, model->head_dim,
+    if (pages_open(&forward->pages, options->type, model->layers, model->heads_kv, model->head_dim,
             PAGE_SLOTS, pages) != ERR_OK) {
         failed("pages", &info);
     }
@@ -154,6 +187,7 @@ static void building_add(const struct forward *forward, struct group *group, int
         .row_count = rows,
         .slot_from = from,
         .context_count = sequence->context_count,
+        .stack = sequence->stack,
         .slots = &group->slots[i]};
     for (int32_t slot = from; slot < from + rows; slot++) {
         int32_t read = slot - sequence->read_from;

@@ -5,7 +5,7 @@
 #ifndef TESTS_GOLDEN_FORWARD_HELPER_H
 #define TESTS_GOLDEN_FORWARD_HELPER_H
 
-#include "engine/model/model.h"
+#include "engine/model/stack.h"
 
 struct forward {
     struct gguf *gguf;
@@ -23,6 +23,16 @@ struct forward {
 /* kernels NULL = the best of this machine. rows_max bounds a batch and its K/V. */
 void forward_open(struct forward *forward, const char *path, const char *kernels, enum kv_type type,
     int32_t rows_max);
+/* The same with adapters: all of them are stack 1, the first alone is stack 2. */
+struct forward_options {
+    const char *kernels;
+    enum kv_type type;
+    int32_t rows_max, threads; /* threads 0 = 2 */
+    const char *const *adapters;
+    int32_t adapter_count;
+};
+void forward_open_with(
+    struct forward *forward, const char *path, const struct forward_options *options);
 void forward_close(struct forward *forward);
 
 /* One sequence in slot order and the rows whose final hidden state is wanted. */
@@ -30,6 +40,7 @@ struct forward_sequence {
     const int32_t *tokens;
     const int32_t *positions; /* NULL = 0, 1, 2, ... */
     int32_t count, context_count;
+    int32_t stack;                 /* of adapters; 0 = none */
     int32_t read_from, read_count; /* consecutive slots */
     float *hidden;                 /* [read_count, width], filled in */
 };

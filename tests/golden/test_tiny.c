@@ -18,7 +18,11 @@
  * 2^-11 each: K moves each score, V the result, layer by layer: plus layers * 4 * 2^-11; measured:
  * at most 0.42 of it.
  *
- * usage: test_tiny FOLDER/NAME, of fixtures.
+ * With adapters (make_tiny_adapters.py) every product has another beside it: twice as many sums.
+ * Rows with and without them share batches, and have the bits they have alone, those without the
+ * bits of a model that has none.
+ *
+ * usage: test_tiny FOLDER/NAME [BASE ADAPTER...], of fixtures.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -31,7 +35,15 @@
 #include "tests/golden/forward_helper.h"
 #include "tests/golden/golden_data.h"
 
-enum { CASES_MAX = 16, ROWS_MAX = 512, WIDTH_MAX = 80, VOCAB = 272, POOLINGS = 4 };
+enum {
+    CASES_MAX = 16,
+    ADAPTERS_MAX = 2,
+    STACKS = 3,
+    ROWS_MAX = 512,
+    WIDTH_MAX = 80,
+    VOCAB = 272,
+    POOLINGS = 4
+};
 
 static const enum pooling poolings[POOLINGS] = {
     POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_WEIGHTED_MEAN};
@@ -40,14 +52,24 @@ static const enum pooling poolings[POOLINGS] = {
 
 struct fixture {
     char path[GOLDEN_PATH_BYTES];
+    char adapters[ADAPTERS_MAX][GOLDEN_PATH_BYTES];
+    int32_t adapter_count;
     json_t *cases;
     float *floats;
     int32_t count;
     struct forward_sequence sequences[CASES_MAX];
 };
 
-static void fixture_open(const char *name, struct fixture *fixture)
+/* The program's arguments. */
+struct names {
+    const char *name, *base;
+    char *const *adapters;
+    int32_t adapter_count;
+};
+
+static void fixture_open(const struct names *names, struct fixture *fixture)
 {
+    const char *name = names->name;
     char path[GOLDEN_PATH_BYTES], file[64];
     size_t floats;
     snprintf(file, sizeof(file), "%s.json", name);
@@ -56,8 +78,12 @@ static void fixture_open(const char *name, struct fixture *fixture)
     snprintf(file, sizeof(file), "%s.bin", name);
     assert_true(golden_fixture(file, path));
     fixture->floats = golden_floats(path, &floats);
-    snprintf(file, sizeof(file), "%s.gguf", name);
+    snprintf(file, sizeof(file), "%s.gguf", names->base);
     assert_true(golden_fixture(file, fixture->path));
+    fixture->adapter_count = names->adapter_count;
+    for (int32_t i = 0; i < names->adapter_count; i++) {
+        assert_true(golden_fixture(names->adapters[i], fixture->adapters[i]));
+    }
     const json_t *cases = golden_member(fixture->cases, "cases");
     fixture->count = (int32_t)json_array_size(cases);
     assert_in_range(fixture->count, 1, CASES_MAX);
@@ -70,6 +96,7 @@ static void fixture_open(const char *name, struct fixture *fixture)
         assert_int_equal(count, sequence->count);
         sequence->context_count = golden_int(one, "context_count");
         sequence->read_count = sequence->count;
+        sequence->stack = names->adapter_count > 0;
         sequence->hidden = calloc((size_t)count * WIDTH_MAX, sizeof(float));
         assert_non_null(sequence->hidden);
     }
@@ -99,12 +126,13 @@ static double row_error(const float *row, const float *reference, int32_t count)
     return error / size;
 }
 
-static double bound(const struct forward *forward, int32_t n)
+static double bound(const struct forward *forward, const struct fixture *fixture, int32_t n)
 {
     const struct model_info *info = model_info(forward->model);
     double sums = info->layers * (5.0 * info->hidden + info->head_dim + n +
                                      (double)info->heads * info->head_dim + info->ffn) +
                   2.0 * info->hidden + 2.0 * info->dense_widest;
+    sums *= fixture->adapter_count > 0 ? 2 : 1;
     return sums * 0x1p-24 + (forward->pages.type == KV_F16 ? info->layers * 4 * 0x1p-11 : 0);
 }
 
@@ -181,7 +209,7 @@ static double case_error(
         worst = fmax(worst, dense_error(forward, fixture->floats + golden_int(one, "dense_at"),
                                 (const double(*)[WIDTH_MAX])pooled));
     }
-    double share = worst / bound(forward, sequence->count);
+    double share = worst / bound(forward, fixture, sequence->count);
     if (share > 1) {
         fail_msg("%s, %s: error %.3g is %.2f of the bound", label,
             json_string_value(golden_member(one, "name")), worst, share);
@@ -232,23 +260,108 @@ static double check_model(struct forward *forward, struct fixture *fixture, cons
     return worst;
 }
 
-static void check_name(const char *name)
+/* The fixture's model with its adapters, or without. */
+static void open_forward(struct forward *forward, const struct fixture *fixture, const char *rung,
+    enum kv_type type, int32_t threads, bool with_adapters)
+{
+    const char *paths[ADAPTERS_MAX];
+    for (int32_t i = 0; i < fixture->adapter_count; i++) {
+        paths[i] = fixture->adapters[i];
+    }
+    const struct forward_options options = {.kernels = rung,
+        .type = type,
+        .rows_max = ROWS_MAX,
+        .threads = threads,
+        .adapters = paths,
+        .adapter_count = with_adapters ? fixture->adapter_count : 0};
+    forward_open_with(forward, fixture->path, &options);
+}
+
+static void check_name(const struct names *names)
 {
     struct fixture fixture = {0};
-    fixture_open(name, &fixture);
+    const char *name = names->name;
+    fixture_open(names, &fixture);
     for (const char *const *rung = kernels_available(); *rung != NULL; rung++) {
         for (int type = KV_F16; type <= KV_F32; type++) {
             struct forward forward;
             char label[64];
             snprintf(label, sizeof(label), "%s, %s, K/V %s", name, *rung,
                 type == KV_F16 ? "f16" : "f32");
-            forward_open(&forward, fixture.path, *rung, (enum kv_type)type, ROWS_MAX);
+            open_forward(&forward, &fixture, *rung, (enum kv_type)type, 2, true);
             assert_int_equal(forward.vocab, VOCAB);
             print_message("%s: %.4f of the bound\n", label, check_model(&forward, &fixture, label));
             forward_close(&forward);
         }
     }
     fixture_close(&fixture);
+}
+
+/* ---- rows with and without adapters ---- */
+
+/* Each sequence alone, all with this stack. */
+static void run_alone(struct forward *forward, struct fixture *fixture, int32_t stack, float **kept)
+{
+    for (int32_t i = 0; i < fixture->count; i++) {
+        fixture->sequences[i].stack = stack;
+        forward_run(forward, &fixture->sequences[i], 1);
+    }
+    keep_hidden(forward, fixture, kept);
+}
+
+/* One batch in which neighbours have other stacks, or none. */
+static void check_mix(struct forward *forward, struct fixture *fixture, float *alone[][CASES_MAX])
+{
+    for (int32_t turn = 0; turn < STACKS; turn++) {
+        for (int32_t i = 0; i < fixture->count; i++) {
+            fixture->sequences[i].stack = (i + turn) % STACKS;
+        }
+        forward_run(forward, fixture->sequences, fixture->count);
+        for (int32_t i = 0; i < fixture->count; i++) {
+            const struct forward_sequence *sequence = &fixture->sequences[i];
+            assert_memory_equal(sequence->hidden, alone[sequence->stack][i],
+                (size_t)sequence->count * (size_t)forward->width * sizeof(float));
+        }
+    }
+}
+
+static void check_mixes(const struct names *names, const char *rung)
+{
+    struct fixture fixture = {0};
+    struct forward forward;
+    float *alone[STACKS][CASES_MAX];
+    fixture_open(names, &fixture);
+    open_forward(&forward, &fixture, rung, KV_F16, 1, false);
+    run_alone(&forward, &fixture, 0, alone[0]);
+    forward_close(&forward);
+    for (int32_t threads = 1; threads <= 3; threads++) {
+        open_forward(&forward, &fixture, rung, KV_F16, threads, true);
+        for (int32_t stack = 1; stack < STACKS && threads == 1; stack++) {
+            run_alone(&forward, &fixture, stack, alone[stack]);
+            size_t bytes = (size_t)forward.width * sizeof(float);
+            assert_memory_not_equal(alone[stack][0], alone[stack - 1][0], bytes);
+        }
+        for (forward.piece = 0; forward.piece <= 4; forward.piece += 2) {
+            check_mix(&forward, &fixture, alone);
+        }
+        forward_close(&forward);
+    }
+    for (int32_t i = 0; i < STACKS * fixture.count; i++) {
+        free(alone[i / fixture.count][i % fixture.count]);
+    }
+    fixture_close(&fixture);
+}
+
+static void test_adapters_do_not_touch_other_rows(void **state)
+{
+    const struct names *names = *state;
+    struct kernels kernels;
+    for (const char *const *rung = kernels_available(); *rung != NULL; rung++) {
+        assert_int_equal(kernels_select(*rung, &kernels, NULL), ERR_OK);
+        if (kernels.deterministic) {
+            check_mixes(names, *rung);
+        }
+    }
 }
 
 /* ---- refusals ---- */
@@ -296,7 +409,7 @@ static void test_every_key_and_tensor_has_its_name(void **state)
     struct gguf *gguf;
     struct gguf_string network;
     size_t count;
-    (void)snprintf(file, sizeof(file), "%s.gguf", (const char *)*state);
+    (void)snprintf(file, sizeof(file), "%s.gguf", ((const struct names *)*state)->base);
     assert_true(golden_fixture(file, path));
     assert_int_equal(kernels_select("ref", &kernels, NULL), ERR_OK);
     assert_int_equal(gguf_open(path, &gguf, NULL), ERR_OK);
@@ -322,13 +435,21 @@ static void test_every_mask_on_every_rung(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2) {
-        (void)fprintf(stderr, "usage: %s FOLDER/NAME of fixtures\n", argv[0]);
+    if (argc < 2 || argc > 3 + ADAPTERS_MAX || argc == 3) {
+        (void)fprintf(stderr, "usage: %s FOLDER/NAME [BASE ADAPTER...] of fixtures\n", argv[0]);
         return 2;
     }
+    struct names names = {argv[1], argc > 2 ? argv[2] : argv[1], argv + 3, argc > 3 ? argc - 3 : 0};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_every_mask_on_every_rung, argv[1]),
-        cmocka_unit_test_prestate(test_every_key_and_tensor_has_its_name, argv[1]),
+        cmocka_unit_test_prestate(test_every_mask_on_every_rung, &names),
+        cmocka_unit_test_prestate(test_every_key_and_tensor_has_its_name, &names),
     };
+    const struct CMUnitTest with_adapters[] = {
+        cmocka_unit_test_prestate(test_every_mask_on_every_rung, &names),
+        cmocka_unit_test_prestate(test_adapters_do_not_touch_other_rows, &names),
+    };
+    if (names.adapter_count > 0) {
+        return cmocka_run_group_tests(with_adapters, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
