@@ -1,6 +1,7 @@
 /*
  * One table, four readers: defaults, environment, flags and --help all walk settings[]. A new
- * setting is one line here and one field in struct config.
+ * setting is one line here and one field in struct config. It says which command takes it: serving,
+ * `magnetd eval`, or both, which is every setting of the engine.
  *
  * The surprising part: `0` as the default of a size means "the engine decides" (engine_config says
  * how), and --help shows it as "auto".
@@ -17,7 +18,10 @@
 
 enum setting_type { SETTING_TEXT, SETTING_INT, SETTING_SHARE, SETTING_SWITCH, SETTING_WORD };
 
+enum { SERVE = 1 << COMMAND_SERVE, EVAL = 1 << COMMAND_EVAL, BOTH = SERVE | EVAL };
+
 struct setting {
+    unsigned commands;
     const char *flag; /* without the dashes; the variable is MAGNETD_ and the same in capitals */
     enum setting_type type;
     size_t offset;
@@ -30,77 +34,90 @@ struct setting {
 };
 
 #define FIELD(name) offsetof(struct config, name), sizeof(((struct config *)0)->name)
-#define TEXT(flag, name, text, operand, help)                                                      \
+#define TEXT(commands, flag, name, text, operand, help)                                            \
     {                                                                                              \
-        flag, SETTING_TEXT, FIELD(name), text, 0, 0, 0, operand, help                              \
+        commands, flag, SETTING_TEXT, FIELD(name), text, 0, 0, 0, operand, help                    \
     }
-#define WORD(flag, name, words, help)                                                              \
+#define WORD(commands, flag, name, words, help)                                                    \
     {                                                                                              \
-        flag, SETTING_WORD, FIELD(name), words, 0, 0, 0, words, help                               \
+        commands, flag, SETTING_WORD, FIELD(name), words, 0, 0, 0, words, help                     \
     }
-#define NUMBER(flag, name, value, min, max, help)                                                  \
+#define NUMBER(commands, flag, name, value, min, max, help)                                        \
     {                                                                                              \
-        flag, SETTING_INT, FIELD(name), NULL, value, min, max, "N", help                           \
+        commands, flag, SETTING_INT, FIELD(name), NULL, value, min, max, "N", help                 \
     }
-#define SHARE(flag, name, text, help)                                                              \
+#define SHARE(commands, flag, name, text, help)                                                    \
     {                                                                                              \
-        flag, SETTING_SHARE, FIELD(name), text, 0, 0, 1, "X", help                                 \
+        commands, flag, SETTING_SHARE, FIELD(name), text, 0, 0, 1, "X", help                       \
     }
-#define SWITCH(flag, name, help)                                                                   \
+#define SWITCH(commands, flag, name, help)                                                         \
     {                                                                                              \
-        flag, SETTING_SWITCH, FIELD(name), NULL, 0, 0, 1, NULL, help                               \
+        commands, flag, SETTING_SWITCH, FIELD(name), NULL, 0, 0, 1, NULL, help                     \
     }
 
 static const struct setting settings[] = {
-    TEXT("model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
-    TEXT("profile", profile, "", "FILE", "what the checkpoint wants (NAME.profile.json beside it)"),
-    TEXT("served-model-name", served_model_name, "", "NAME", "its name in replies (from the file)"),
-    TEXT("model-alias", model_alias, "", "A,B", "what else requests may call it"),
-    TEXT("host", host, "127.0.0.1", "H", "address to listen on"),
-    NUMBER("port", port, 8080, 0, 65535, "port to listen on; 0 = any free one"),
-    SWITCH("allow-remote", allow_remote, "permit a --host that is not loopback: there are no keys"),
-    NUMBER("threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
-    WORD("kernels", kernels, "auto|ref|avx2|avxvnni|avx512|avx512vnni|blas",
+    TEXT(BOTH, "model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
+    TEXT(BOTH, "profile", profile, "", "FILE",
+        "what the checkpoint wants (NAME.profile.json beside it)"),
+    TEXT(SERVE, "served-model-name", served_model_name, "", "NAME",
+        "its name in replies (from the file)"),
+    TEXT(SERVE, "model-alias", model_alias, "", "A,B", "what else requests may call it"),
+    TEXT(SERVE, "host", host, "127.0.0.1", "H", "address to listen on"),
+    NUMBER(SERVE, "port", port, 8080, 0, 65535, "port to listen on; 0 = any free one"),
+    SWITCH(SERVE, "allow-remote", allow_remote,
+        "permit a --host that is not loopback: there are no keys"),
+    NUMBER(BOTH, "threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
+    WORD(BOTH, "kernels", kernels, "auto|ref|avx2|avxvnni|avx512|avx512vnni|blas",
         "instruction set (best here)"),
-    WORD("kv-type", kv_type, "f16|f32", "type of cached keys and values"),
-    WORD("activations", activations, "f32|int8",
+    WORD(BOTH, "kv-type", kv_type, "f16|f32", "type of cached keys and values"),
+    WORD(BOTH, "activations", activations, "f32|int8",
         "what block-format weights are multiplied with; float ones: f32"),
+    NUMBER(BOTH, "context", context, 0, 0, LIMIT_CONTEXT,
+        "tokens of one sequence (the model's, <= 8192)"),
     NUMBER(
-        "context", context, 0, 0, LIMIT_CONTEXT, "tokens of one sequence (the model's, <= 8192)"),
-    NUMBER("cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
-    NUMBER("cache-reuse", cache_reuse, 100, 0, 100,
+        BOTH, "cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
+    NUMBER(SERVE, "cache-reuse", cache_reuse, 100, 0, 100,
         "per cent of them that may stay for later requests; 0 = none"),
-    NUMBER("reserve-tokens", reserve_tokens, 64, 1, LIMIT_CONTEXT,
+    NUMBER(SERVE, "reserve-tokens", reserve_tokens, 64, 1, LIMIT_CONTEXT,
         "tokens to generate that a start needs room for"),
-    NUMBER("sequences", sequences, 64, 1, 4096, "sequences running at once"),
-    NUMBER("jobs", jobs, 512, 1, 65536, "requests accepted at once, queued ones included"),
-    NUMBER("jobs-bulk", jobs_bulk, 0, 0, 65536, "bulk requests that wait at once (half of --jobs)"),
-    NUMBER("step-rows", step_rows, 512, 16, 65536, "rows of one forward pass at most"),
-    NUMBER("step-ms", step_ms, LIMIT_STEP_MS, 1, 60000, "time of a step while nothing is decoded"),
-    NUMBER("queue-ms", queue_ms, LIMIT_QUEUE_MS, 1, 3600000, "a request that waits longer is 504"),
-    NUMBER("first-token-ms", first_token_ms, 0, 0, 3600000,
+    NUMBER(BOTH, "sequences", sequences, 64, 1, 4096, "sequences running at once"),
+    NUMBER(SERVE, "jobs", jobs, 512, 1, 65536, "requests accepted at once, queued ones included"),
+    NUMBER(SERVE, "jobs-bulk", jobs_bulk, 0, 0, 65536,
+        "bulk requests that wait at once (half of --jobs)"),
+    NUMBER(BOTH, "step-rows", step_rows, 512, 16, 65536, "rows of one forward pass at most"),
+    NUMBER(BOTH, "step-ms", step_ms, LIMIT_STEP_MS, 1, 60000,
+        "time of a step while nothing is decoded"),
+    NUMBER(SERVE, "queue-ms", queue_ms, LIMIT_QUEUE_MS, 1, 3600000,
+        "a request that waits longer is 504"),
+    NUMBER(SERVE, "first-token-ms", first_token_ms, 0, 0, 3600000,
         "as long until the first token of a text (no bound)"),
-    NUMBER("stall-ms", stall_ms, LIMIT_STALL_MS, 1000, 3600000,
+    NUMBER(SERVE, "stall-ms", stall_ms, LIMIT_STALL_MS, 1000, 3600000,
         "work waits and no step ended for so long: not ready"),
-    NUMBER("workers", workers, LIMIT_WORKERS, 1, 64, "threads that parse, tokenise and encode"),
-    NUMBER("max-body-bytes", max_body_bytes, LIMIT_BODY_BYTES, 1024, LIMIT_BODIES_BYTES,
+    NUMBER(
+        SERVE, "workers", workers, LIMIT_WORKERS, 1, 64, "threads that parse, tokenise and encode"),
+    NUMBER(SERVE, "max-body-bytes", max_body_bytes, LIMIT_BODY_BYTES, 1024, LIMIT_BODIES_BYTES,
         "largest request body"),
-    NUMBER("max-connections", max_connections, LIMIT_CONNECTIONS, 1, 65536, "connections at once"),
-    NUMBER("drain-delay-ms", drain_delay_ms, LIMIT_DRAIN_DELAY_MS, 0, 600000,
+    NUMBER(SERVE, "max-connections", max_connections, LIMIT_CONNECTIONS, 1, 65536,
+        "connections at once"),
+    NUMBER(SERVE, "drain-delay-ms", drain_delay_ms, LIMIT_DRAIN_DELAY_MS, 0, 600000,
         "after SIGTERM: still serve, but not ready"),
-    NUMBER("drain-timeout-ms", drain_timeout_ms, LIMIT_DRAIN_TIMEOUT_MS, 0, 3600000,
+    NUMBER(SERVE, "drain-timeout-ms", drain_timeout_ms, LIMIT_DRAIN_TIMEOUT_MS, 0, 3600000,
         "after SIGTERM: then cancel what still runs"),
-    NUMBER("stop-timeout-ms", stop_timeout_ms, LIMIT_STOP_TIMEOUT_MS, 0, 3600000,
+    NUMBER(SERVE, "stop-timeout-ms", stop_timeout_ms, LIMIT_STOP_TIMEOUT_MS, 0, 3600000,
         "and then leave, though a step of the engine still runs (status 3)"),
-    WORD("embed-token-ids", embed_token_ids, "accept|reject",
+    WORD(SERVE, "embed-token-ids", embed_token_ids, "accept|reject",
         "token ids as inputs of embeddings: a client's vocabulary may be another"),
-    SHARE("moderation-threshold", moderation_threshold, "0.5",
+    SHARE(SERVE, "moderation-threshold", moderation_threshold, "0.5",
         "/v1/moderations flags from this probability on"),
-    WORD("log-level", log_level, "info|debug|warn|error", "least severe line to log"),
-    SWITCH("print-plan", print_plan, "print the memory plan of --model and leave"),
-    TEXT("check-model", check_model, "", "PATH", "check a model, print what it is and leave"),
-    SWITCH("version", version, "print the version and leave"),
-    SWITCH("help", help, "print this and leave"),
+    WORD(SERVE, "log-level", log_level, "info|debug|warn|error", "least severe line to log"),
+    TEXT(EVAL, "data", data, "", "FILE", "what is measured with: docs/quality.md"),
+    TEXT(EVAL, "prompt-name", prompt_name, "", "NAME", "a prompt of the profile, as in /embed"),
+    SWITCH(EVAL, "progress", progress, "say how far it is, even where no terminal reads it"),
+    SWITCH(SERVE, "print-plan", print_plan, "print the memory plan of --model and leave"),
+    TEXT(
+        SERVE, "check-model", check_model, "", "PATH", "check a model, print what it is and leave"),
+    SWITCH(SERVE, "version", version, "print the version and leave"),
+    SWITCH(BOTH, "help", help, "print this and leave"),
 };
 
 static void *field_of(struct config *config, const struct setting *setting)
@@ -225,12 +242,19 @@ static void set_default(struct config *config, const struct setting *setting)
     }
 }
 
+/* What says what to do is said where it is done, and so is what one evaluation is about. */
+static bool has_variable(const struct setting *setting, unsigned command)
+{
+    return (setting->commands & command) != 0 && setting->commands != EVAL && !is_command(setting);
+}
+
 static enum err read_environment(struct config *config, struct err_info *info)
 {
+    const unsigned command = 1U << config->command;
     for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
         char variable[64];
         variable_of(&settings[i], variable);
-        const char *value = is_command(&settings[i]) ? NULL : getenv(variable);
+        const char *value = has_variable(&settings[i], command) ? getenv(variable) : NULL;
         if (value != NULL) {
             enum err err = set_value(config, &settings[i], value, info);
             if (err != ERR_OK) {
@@ -241,28 +265,29 @@ static enum err read_environment(struct config *config, struct err_info *info)
     return ERR_OK;
 }
 
-static const struct setting *find_flag(const char *name, size_t bytes)
+static const struct setting *find_flag(unsigned command, const char *name, size_t bytes)
 {
     for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
-        if (strlen(settings[i].flag) == bytes && memcmp(settings[i].flag, name, bytes) == 0) {
+        if ((settings[i].commands & command) != 0 && strlen(settings[i].flag) == bytes &&
+            memcmp(settings[i].flag, name, bytes) == 0) {
             return &settings[i];
         }
     }
     return NULL;
 }
 
-/* --flag value, --flag=value, and --switch alone. */
+/* --flag value, --flag=value, and --switch alone; from argument `first` on. */
 static enum err read_arguments(
-    int argc, char *const *argv, struct config *config, struct err_info *info)
+    int first, int argc, char *const *argv, struct config *config, struct err_info *info)
 {
-    for (int i = 1; i < argc; i++) {
+    for (int i = first; i < argc; i++) {
         const char *name = argv[i];
         const struct setting *setting = NULL;
         size_t bytes = 0;
         if (name[0] == '-' && name[1] == '-') {
             name += 2;
             bytes = strcspn(name, "=");
-            setting = find_flag(name, bytes);
+            setting = find_flag(1U << config->command, name, bytes);
         }
         if (setting == NULL) {
             return err_set(info, ERR_CONFIG, "arguments", "argument %d is no flag; see --help", i);
@@ -290,8 +315,17 @@ static enum err check(const struct config *config, struct err_info *info)
     if (config->help || config->version || config->check_model[0] != '\0') {
         return ERR_OK;
     }
+    bool eval = config->command == COMMAND_EVAL;
+    if (eval && config->eval[0] == '\0') {
+        return err_set(info, ERR_CONFIG, "eval", "of what kind? magnetd eval --help lists them");
+    }
     if (config->model[0] == '\0') {
         return err_set(info, ERR_CONFIG, "model", "--model FILE is required");
+    }
+    if (eval) {
+        return config->data[0] != '\0'
+                   ? ERR_OK
+                   : err_set(info, ERR_CONFIG, "data", "--data FILE is required");
     }
     if (!config->allow_remote && !config_loopback(config->host)) {
         return err_set(info, ERR_CONFIG, "host",
@@ -301,6 +335,21 @@ static enum err check(const struct config *config, struct err_info *info)
     return ERR_OK;
 }
 
+/* "eval" and its kind, where they stand; the first argument behind them. */
+static int read_command(int argc, char *const *argv, struct config *config)
+{
+    if (argc < 2 || strcmp(argv[1], "eval") != 0) {
+        return 1;
+    }
+    config->command = COMMAND_EVAL;
+    if (argc < 3 || argv[2][0] == '-') {
+        return 2;
+    }
+    /* A longer word is no kind; what is left of it is none either. */
+    (void)snprintf(config->eval, sizeof(config->eval), "%s", argv[2]);
+    return 3;
+}
+
 enum err config_read(int argc, char *const *argv, struct config *out_config, struct err_info *info)
 {
     struct config config;
@@ -308,9 +357,10 @@ enum err config_read(int argc, char *const *argv, struct config *out_config, str
     for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
         set_default(&config, &settings[i]);
     }
+    int first = read_command(argc, argv, &config);
     enum err err = read_environment(&config, info);
     if (err == ERR_OK) {
-        err = read_arguments(argc, argv, &config, info);
+        err = read_arguments(first, argc, argv, &config, info);
     }
     if (err == ERR_OK) {
         err = check(&config, info);
@@ -334,12 +384,13 @@ bool config_loopback(const char *host)
     return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-void config_help(FILE *file)
+void config_help(FILE *file, enum command command)
 {
-    fprintf(file, "magnetd %s: embed, infill, generate and classify from one set of weights\n\n",
-        MAGNETD_VERSION);
     for (size_t i = 0; i < ARRAY_COUNT(settings); i++) {
         const struct setting *setting = &settings[i];
+        if ((setting->commands & 1U << command) == 0) {
+            continue;
+        }
         char left[80];
         snprintf(left, sizeof(left), "--%s %s", setting->flag,
             setting->operand != NULL ? setting->operand : "");
@@ -353,5 +404,6 @@ void config_help(FILE *file)
         fprintf(file, "\n");
     }
     fprintf(file,
-        "\nEach flag has an environment variable: --kv-type is MAGNETD_KV_TYPE. Flags win.\n");
+        "\nEach flag%s has an environment variable: --kv-type is MAGNETD_KV_TYPE. Flags win.\n",
+        command == COMMAND_EVAL ? " of the engine" : "");
 }

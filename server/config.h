@@ -13,7 +13,15 @@
 
 enum { CONFIG_TEXT_BYTES = 1024 };
 
+/* `magnetd`, and `magnetd eval KIND`. */
+enum command { COMMAND_SERVE, COMMAND_EVAL };
+
 struct config {
+    enum command command;
+    char eval[16];                /* the kind; "" = none was named */
+    char data[CONFIG_TEXT_BYTES]; /* of an evaluation, like the next two */
+    char prompt_name[64];
+    bool progress;
     char model[CONFIG_TEXT_BYTES];
     char profile[CONFIG_TEXT_BYTES];
     char served_model_name[128];
@@ -37,7 +45,8 @@ struct config {
 /* Reads defaults, environment, then arguments, and checks the whole. ERR_CONFIG names the flag. */
 MUST_USE enum err config_read(
     int argc, char *const *argv, struct config *out_config, struct err_info *info);
-void config_help(FILE *file);
+/* The flags of a command. */
+void config_help(FILE *file, enum command command);
 /* 127.0.0.0/8, ::1 and "localhost". */
 bool config_loopback(const char *host);
 

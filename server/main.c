@@ -13,12 +13,14 @@
 #include "api/json_in.h"
 #include "engine/base/log.h"
 #include "engine/engine.h"
+#include "eval/eval.h"
 #include "server/app.h"
 #include "server/config.h"
 #include "server/http.h"
 #include "server/plan_text.h"
 
-enum { EXIT_UNFINISHED = 3 }; /* stopped while a step of the engine ran: docs/scheduling.md */
+enum { EVAL_BYTES = 1 << 20 }; /* of a result: 256 subsets */
+enum { EXIT_UNFINISHED = 3 };  /* stopped while a step of the engine ran: docs/scheduling.md */
 
 static int complain(const struct err_info *info)
 {
@@ -222,6 +224,44 @@ static int run(const struct config *config)
     return status;
 }
 
+/* ---- eval ---- */
+
+static int run_eval(const struct config *config)
+{
+    struct err_info info = {.offset = -1};
+    struct eval_options options = {.engine = engine_config_of(config),
+        .data = config->data,
+        .prompt_name = or_null(config->prompt_name),
+        .terminal = isatty(STDERR_FILENO) == 1};
+    struct buf out;
+    options.progress = options.terminal || config->progress ? stderr : NULL;
+    buf_init(&out, MEM_OTHER, EVAL_BYTES);
+    enum err err = eval_run(config->eval, &options, &out, &info);
+    bool written = err == ERR_OK && puts(out.bytes) >= 0 && fflush(stdout) == 0;
+    buf_free(&out);
+    if (err == ERR_OK && !written) {
+        err = err_set(&info, ERR_IO, "eval", "the result cannot be written");
+    }
+    return err == ERR_OK ? EXIT_SUCCESS : complain(&info);
+}
+
+static int help(const struct config *config)
+{
+    if (config->command == COMMAND_EVAL) {
+        printf(
+            "magnetd eval KIND --data FILE --model PATH [...]: measure a model; JSON on standard "
+            "output\n\n");
+        eval_help(stdout);
+        printf("\n");
+    } else {
+        printf("magnetd %s: embed, infill, generate and classify from one set of weights\n"
+               "magnetd eval KIND [...] measures a model: magnetd eval --help\n\n",
+            MAGNETD_VERSION);
+    }
+    config_help(stdout, config->command);
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     struct config config;
@@ -231,8 +271,10 @@ int main(int argc, char **argv)
         return complain(&info);
     }
     if (config.help) {
-        config_help(stdout);
-        return EXIT_SUCCESS;
+        return help(&config);
+    }
+    if (config.command == COMMAND_EVAL) {
+        return eval_check(config.eval, &info) == ERR_OK ? run_eval(&config) : complain(&info);
     }
     if (config.version) {
         printf("magnetd %s\n", MAGNETD_VERSION);

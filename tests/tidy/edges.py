@@ -32,7 +32,10 @@ EDGES = {
                       "engine/engine.h", "engine/plan_check.h") + MODEL,
     "engine/": ("engine/",),
     "api/": ("api/", "schemas/") + DOOR,
+    "eval/": ("eval/", "api/", "schemas/") + DOOR,
     "server/": ("server/", "api/", "schemas/") + DOOR,
+    # The command line: serving or measuring.
+    "server/main.c": ("server/", "eval/eval.h", "api/", "schemas/") + DOOR,
     "tests/": ("",),
     "schemas/": ("schemas/", "api/") + DOOR,
 }
@@ -49,7 +52,7 @@ LIBRARIES = {
     "linux/futex.h": ("engine/base/threads.c",),
     "sys/socket.h": ("server/",),
     "sys/epoll.h": ("server/",),
-    "math.h": ("engine/", "api/", "server/"),
+    "math.h": ("engine/", "api/", "eval/", "server/"),
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')

@@ -77,7 +77,7 @@ def check_state(source, name, section):
 
 
 def findings(root, build):
-    sources = [path.relative_to(root).as_posix() for layer in ("engine", "api", "server")
+    sources = [path.relative_to(root).as_posix() for layer in ("engine", "api", "eval", "server")
                for path in (root / layer).rglob("*.c")]
     seen = set()
     for archive in archives(build):

@@ -1,9 +1,10 @@
 """The real program over a real model, and a client that holds every answer to its contract.
 
-Two models: "tiny" is the random llama committed with the golden tests (any text, nonsense answers,
-microseconds a step), "default" is the model that deploy/fetch_model.sh fetches. Answer checks live
-here so that no test can forget them: each reply, frame and error is validated against its schema,
-and the header fields every reply owes are looked at.
+The models: "tiny" is the random llama committed with the golden tests (any text, nonsense answers,
+microseconds a step), "default" is the model that deploy/fetch_model.sh fetches ("minilm" the one it
+fetches on request, "encoder" a tiny one). Answer checks live here so that no test can forget them:
+each reply, frame and error is validated against its schema, and the header fields every reply owes
+are looked at.
 """
 import json
 import os
@@ -38,9 +39,10 @@ def model_path(name):
         return SOURCE / "tests/golden/fixtures/tiny_llama/tied.gguf"
     if name == "encoder":
         return SOURCE / "tests/golden/fixtures/tiny_networks/gemma_embedding.gguf"
+    variable, file = {"default": ("MAGNETD_MODEL", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+                      "minilm": ("MAGNETD_MINILM", "all-MiniLM-L6-v2")}[name]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    default = cache / "magnetd" / "SmolLM2-135M-Instruct.Q4_1.gguf"
-    path = pathlib.Path(os.environ.get("MAGNETD_MODEL") or default)
+    path = pathlib.Path(os.environ.get(variable) or cache / "magnetd" / file)
     return path if path.exists() else None
 
 
