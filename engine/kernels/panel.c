@@ -133,6 +133,15 @@ void panel_unpack(
     const int32_t block = tensor_type_block(packed->type);
     unsigned char bytes[PANEL_BLOCK_BYTES_MAX];
     ASSERT(count % block == 0);
+    if (packed->type == TENSOR_F32) { /* a row of an encoder's table of tokens, mostly */
+        const unsigned char *panel =
+            packed->data + (size_t)(output / PANEL_OUTPUTS) * packed->panel_bytes;
+        const float *at = (const float *)(const void *)panel + output % PANEL_OUTPUTS;
+        for (int32_t i = 0; i < count; i++) {
+            out[i] = at[(size_t)(from + i) * PANEL_OUTPUTS];
+        }
+        return;
+    }
     for (int32_t i = 0; i < count; i += block) {
         panel_block(packed, output, from + i, bytes);
         tensor_type_unpack(packed->type, bytes, (size_t)block, out + i);

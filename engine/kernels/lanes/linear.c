@@ -4,9 +4,9 @@
  * Few rows (decoding): memory and the conversion of weights are the limit; see few.c.
  * Many rows: a piece of a panel is unpacked to float in a tile that stays in the L1 cache, and the
  * tile is multiplied with all rows at hand by the one inner kernel of tile.c, so unpacking
- * costs about as much as two rows; meanwhile the next panel's piece is fetched. The rows are cut
- * into blocks whose piece of the inputs stays in the L2 cache. Sums wait in y between pieces, a
- * float in both places.
+ * costs about as much as two rows; meanwhile the next panel's piece is fetched. Panels of F32 are
+ * such tiles already. The rows are cut into blocks whose piece of the inputs stays in the L2 cache.
+ * Sums wait in y between pieces, a float in both places.
  */
 #include <string.h>
 #include "engine/base/assert.h"
@@ -143,6 +143,12 @@ static int32_t piece_inputs(int32_t inputs)
     return (each + PIECE_STEP - 1) / PIECE_STEP * PIECE_STEP;
 }
 
+/* A panel of F32 from an input on: it lies as a tile does, so it is none the worse for one. */
+static const float *floats_at(const struct packed *packed, int32_t panel, int32_t input)
+{
+    return (const float *)(const void *)panel_at(packed, panel) + (size_t)input * PANEL_OUTPUTS;
+}
+
 static void many_rows(const struct packed *packed, const struct activation *x, int32_t row,
     int32_t rows, int32_t panel_from, int32_t panel_to, float *y, size_t y_stride)
 {
@@ -151,6 +157,7 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
     _Alignas(64) float a[MANY_PANELS][CHAINS_MAX * PANEL_OUTPUTS];
     _Alignas(64) float b[MANY_PANELS][CHAINS_MAX * PANEL_OUTPUTS];
     const bool is_block = tensor_type_block(packed->type) > 1;
+    const bool in_place = packed->type == TENSOR_F32;
     const bool has_minima = ISA(unpack_has_minima)(packed->type);
     const float *x_sums = has_minima ? x->sums + (size_t)row * sums_of_row(x) : NULL;
     /* The matrix's last panel can be partial: the sums of it and its neighbour wait here. */
@@ -164,7 +171,7 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
             const int32_t panels = MIN(panel_to - panel, MANY_PANELS);
             const int32_t output = panel * PANEL_OUTPUTS;
             const bool whole = output + panels * PANEL_OUTPUTS <= packed->outputs;
-            for (int32_t p = 0; p < panels; p++) {
+            for (int32_t p = 0; !in_place && p < panels; p++) {
                 const struct unpacked unpacked = {tile[p], a[p], b[p]};
                 ISA(unpack)(packed->type, panel_at(packed, panel + p), from, count, &unpacked);
             }
@@ -178,9 +185,9 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
                 .x = row_at(x, row) + from,
                 .x_stride = x->row_bytes / sizeof(float),
                 .x_next = row_at(x, row) + ahead_from,
-                .w = tile[0],
+                .w = in_place ? floats_at(packed, panel, from) : tile[0],
                 .w_stride = PANEL_OUTPUTS,
-                .w_panel = ARRAY_COUNT(tile[0]),
+                .w_panel = in_place ? packed->panel_bytes / sizeof(float) : ARRAY_COUNT(tile[0]),
                 .count = count,
                 .y = whole ? y_row + output : partial,
                 .y_stride = whole ? y_stride : MANY_PANELS * PANEL_OUTPUTS,
