@@ -97,8 +97,9 @@ struct linear_input linear_prepare(const struct model *model, struct scratch *sc
         .inputs = inputs,
         .in_8_bits = model->info.int8_activations,
     };
+    const bool sums = model->sums_wanted && region.kernels->sum_blocks != NULL;
     /* Other widths are those of float formats, which take f32 and no sums. */
-    if (inputs % INT8_BLOCK != 0 || (!region.in_8_bits && region.kernels->sum_blocks == NULL)) {
+    if (inputs % INT8_BLOCK != 0 || !(region.in_8_bits || sums)) {
         return input;
     }
     threads_run(threads, (rows + PREPARE_ROWS - 1) / PREPARE_ROWS, prepare_chunk, &region);

@@ -318,6 +318,11 @@ static bool float_finite(enum tensor_type type, const unsigned char *bytes, size
     return finite;
 }
 
+bool tensor_type_has_minima(enum tensor_type type)
+{
+    return type == TENSOR_Q4_1 || type == TENSOR_Q5_1 || type == TENSOR_Q4_K || type == TENSOR_Q5_K;
+}
+
 bool tensor_type_finite(enum tensor_type type, const void *blocks, size_t count)
 {
     const struct facts *f = facts_of(type);

@@ -37,6 +37,8 @@ enum tensor_type {
 const char *tensor_type_word(enum tensor_type type);
 int32_t tensor_type_block(enum tensor_type type);
 size_t tensor_type_block_bytes(enum tensor_type type);
+/* Whether weights are a q + b with a b of their own: products then want sums of their inputs. */
+bool tensor_type_has_minima(enum tensor_type type);
 /* From a GGUF type id; false for ids that are unknown, removed or not supported. */
 MUST_USE bool tensor_type_from_gguf(uint32_t id, enum tensor_type *out_type);
 /* Bytes of `count` numbers (a multiple of the block); false on overflow or a broken block. */

@@ -134,6 +134,26 @@ static enum err load_weights(
     return take_weights(model, gguf, threads, model->weights, info);
 }
 
+static bool is_block_format(enum tensor_type type)
+{
+    return tensor_type_block(type) > 1;
+}
+
+/* Whether any matrix that is multiplied has a type of that kind. */
+static bool any_matrix(const struct model *model, bool (*is_of_kind)(enum tensor_type type))
+{
+    bool any = model->head != NULL && is_of_kind(model->head->weight.type);
+    for (int32_t l = 0; l < model->info.layers; l++) {
+        const struct layer *layer = &model->layers[l];
+        const struct linear *linears[] = {&layer->q, &layer->k, &layer->v, &layer->output,
+            &layer->gate, &layer->up, &layer->down};
+        for (size_t i = 0; i < ARRAY_COUNT(linears); i++) {
+            any |= is_of_kind(linears[i]->weight.type);
+        }
+    }
+    return any;
+}
+
 static enum err open_ropes(struct model *model, struct err_info *info)
 {
     const struct hyper *hyper = &model->hyper;
@@ -185,6 +205,7 @@ static enum err open_parts(
         err = open_ropes(model, info);
     }
     if (err == ERR_OK) {
+        model->sums_wanted = any_matrix(model, tensor_type_has_minima);
         describe_file(model, gguf);
     }
     return err;
@@ -237,27 +258,13 @@ struct model_info *model_info_mutable(struct model *model)
     return &model->info;
 }
 
-static bool multiplies_blocks(const struct model *model)
-{
-    bool any = model->head != NULL && tensor_type_block(model->head->weight.type) > 1;
-    for (int32_t l = 0; l < model->info.layers; l++) {
-        const struct layer *layer = &model->layers[l];
-        const struct linear *linears[] = {&layer->q, &layer->k, &layer->v, &layer->output,
-            &layer->gate, &layer->up, &layer->down};
-        for (size_t i = 0; i < ARRAY_COUNT(linears); i++) {
-            any |= tensor_type_block(linears[i]->weight.type) > 1;
-        }
-    }
-    return any;
-}
-
 enum err model_use_int8(struct model *model, struct err_info *info)
 {
     if (model->kernels->quantize == NULL) {
         return err_set(info, ERR_CONFIG, "activations",
             "the %s kernels multiply f32 activations only", model->kernels->name);
     }
-    if (!multiplies_blocks(model)) {
+    if (!any_matrix(model, is_block_format)) {
         return err_set(info, ERR_CONFIG, "activations",
             "int8 needs matrices of a block format, such as q8_0 or q4_1; all of this file's are "
             "floats");

@@ -109,6 +109,7 @@ struct model {
     struct dense dense[DENSE_MAX];
     int32_t dense_count;
     uint64_t bytes;
+    bool sums_wanted; /* some matrix has minima (tensor_type_has_minima) */
     bool dry;
 
     struct weights_matrix *matrices; /* [matrix_count]: where the matrices of the file went */
