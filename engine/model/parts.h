@@ -16,7 +16,7 @@ enum {
     TILE_ROWS_MAX = 4096,
     /* Rows of one attention chunk. Small enough that one long prompt feeds every thread, large
      * enough that a K/V tile once in the cache is used many times. */
-    PIECE_ROWS = 32,
+    PIECE_ROWS = 48,
     /* Parts of single rows whose attention is under way at once (engine/blocks/attention.c): one
      * row that sees 131,072 slots, or 32 rows that see 4,096. More rows feed all threads anyway. */
     STATE_PARTS = 512,

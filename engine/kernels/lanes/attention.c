@@ -29,7 +29,7 @@
 #include "engine/kernels/lanes/lanes.h"
 
 enum {
-    ROWS = 24,  /* that share converted tiles */
+    ROWS = 48,  /* that share converted tiles */
     BLOCK = 64, /* slots of one softmax step */
     BLOCK_VECTORS = BLOCK / LANES,
     TILE_FLOATS = 8192, /* converted at once: 32 KiB */
