@@ -10,10 +10,11 @@
 
 enum {
     /* Rows of one chunk: enough that the weights, read once a chunk, are no longer what a chunk
-     * waits for; few enough that the rows' inputs stay in a second-level cache. */
-    LINEAR_ROWS = 64,
+     * waits for; few enough that the rows' inputs stay in a second-level cache. Whole register
+     * tiles of every rung. */
+    LINEAR_ROWS = 120,
     /* Panels that are multiplied into a buffer on the stack, where what follows finds them in the
-     * L1 or L2 cache: 16 KiB. */
+     * L1 or L2 cache: 30 KiB. */
     LINEAR_CELL_PANELS = 4,
     LINEAR_CELL_OUTPUTS = LINEAR_CELL_PANELS * PANEL_OUTPUTS,
     LINEAR_CELL_FLOATS = LINEAR_ROWS * LINEAR_CELL_OUTPUTS,
