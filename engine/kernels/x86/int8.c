@@ -31,8 +31,11 @@
 enum {
     FEW_ROWS = 4,
     FEW_PANELS = 4,
-    TILE_ROWS = LANES == 16 ? 8 : 4, /* the most that fit the registers */
-    MANY_ROWS = 128,                 /* of a block of rows */
+    /* Many rows: a tile's, as they fit the registers. Two panels halve what each load of an input
+     * costs, and what a sum begins with. */
+    MANY_PANELS = LANES == 16 ? 2 : 1,
+    TILE_ROWS = LANES == 16 ? 6 : 4,
+    MANY_ROWS = 128, /* of a block of rows */
     ROWS_MAX = TILE_ROWS > FEW_ROWS ? TILE_ROWS : FEW_ROWS,
     VECTORS_MAX = FEW_PANELS * PANEL_VECTORS,
     AHEAD_BYTES = 2048, /* prefetched before use */
@@ -42,6 +45,13 @@ enum {
 
 /* ---- the sum of one group ------------------------------------------------------------------- */
 
+/* A piece of a panel, unpacked. */
+struct int8_tile {
+    _Alignas(64) unsigned char quads[TILE_INPUTS * PANEL_OUTPUTS]; /* [inputs / 4][16] words */
+    _Alignas(64) float a[TILE_GROUPS * PANEL_OUTPUTS];             /* [group][16] */
+    _Alignas(64) float b[TILE_GROUPS * PANEL_OUTPUTS];
+};
+
 /* Where a piece of work reads and writes. */
 struct int8_job {
     const int8_t *q; /* the first row, at its first input */
@@ -50,9 +60,8 @@ struct int8_job {
     int32_t inputs;                  /* a multiple of SUB_BLOCK, of whole blocks of the format */
     const unsigned char *panel;      /* few rows: the first of several, panel_bytes apart */
     size_t panel_bytes;
-    const unsigned char *tile; /* many rows: [inputs / 4][16] words, and a and b, [group][16] */
-    const float *a, *b;
-    const unsigned char *ahead; /* many rows: fetched meanwhile, ahead_bytes of it a sub-block */
+    const struct int8_tile *tiles; /* many rows: of each panel */
+    const unsigned char *ahead;    /* many rows: fetched meanwhile, ahead_bytes of it a sub-block */
     size_t ahead_bytes;
     float *y; /* of the first row and output; whole panels are written */
     size_t y_stride;
@@ -71,11 +80,24 @@ ALWAYS_INLINE ints begin_sum(enum tensor_type type, const struct int8_block *blo
     return quad_madd(quad_inputs(block->halves), ints_all((int)(first | second)));
 }
 
+/* Of vector v of a row of panels: four inputs of each output. */
+ALWAYS_INLINE ints tile_quad(const struct int8_job *job, size_t quad, int v)
+{
+    return ints_load(job->tiles[v / PANEL_VECTORS].quads + quad * WORD_BYTES +
+                     v % PANEL_VECTORS * (WORD_BYTES / PANEL_VECTORS));
+}
+
+ALWAYS_INLINE struct affine tile_scales(const struct int8_job *job, size_t group, int v)
+{
+    const struct int8_tile *tile = &job->tiles[v / PANEL_VECTORS];
+    const size_t place = group * PANEL_OUTPUTS + (size_t)(v % PANEL_VECTORS * LANES);
+    return (struct affine){floats_load(tile->a + place), floats_load(tile->b + place)};
+}
+
 /* Quads [from, from + count) in quad_order of a sub-block, of all vectors and rows. */
 ALWAYS_INLINE void add_quads(enum tensor_type type, bool tiled, const struct int8_job *job,
-    const struct sub_block at[VECTORS_MAX], const unsigned char *tile,
-    const int8_t *const q[ROWS_MAX], int from, int count, const int rows, const int vectors,
-    ints sums[ROWS_MAX][VECTORS_MAX])
+    const struct sub_block at[VECTORS_MAX], size_t sub, const int8_t *const q[ROWS_MAX], int from,
+    int count, const int rows, const int vectors, ints sums[ROWS_MAX][VECTORS_MAX])
 {
 #if INT8_DOTS == 0
     ints pairs[ROWS_MAX][VECTORS_MAX];
@@ -85,9 +107,8 @@ ALWAYS_INLINE void add_quads(enum tensor_type type, bool tiled, const struct int
         const int quad = quad_order(type, i);
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const ints w =
-                tiled ? ints_load(tile + quad * WORD_BYTES + v * (WORD_BYTES / PANEL_VECTORS))
-                      : quad_of(type, &at[v], quad);
+            const ints w = tiled ? tile_quad(job, sub * SUB_QUADS + (size_t)quad, v)
+                                 : quad_of(type, &at[v], quad);
             UNROLL
             for (int r = 0; r < rows; r++) {
                 const ints x = quad_inputs(q[r] + quad * QUAD);
@@ -115,7 +136,6 @@ ALWAYS_INLINE void add_sub_block(enum tensor_type type, bool tiled, const struct
     const int rows, const int vectors, floats y[ROWS_MAX][VECTORS_MAX])
 {
     const int groups = SUB_BLOCK / panel_chain(type);
-    const unsigned char *tile = tiled ? job->tile + (size_t)sub * SUB_QUADS * WORD_BYTES : NULL;
     struct sub_block at[VECTORS_MAX];
     UNROLL
     for (int v = 0; !tiled && v < vectors; v++) {
@@ -135,14 +155,12 @@ ALWAYS_INLINE void add_sub_block(enum tensor_type type, bool tiled, const struct
                 sums[r][v] = begin;
             }
         }
-        add_quads(type, tiled, job, at, tile, q, group * (SUB_QUADS / groups), SUB_QUADS / groups,
-            rows, vectors, sums);
+        add_quads(type, tiled, job, at, (size_t)sub, q, group * (SUB_QUADS / groups),
+            SUB_QUADS / groups, rows, vectors, sums);
         UNROLL
         for (int v = 0; v < vectors; v++) {
-            const size_t place =
-                ((size_t)sub * (size_t)groups + (size_t)group) * PANEL_OUTPUTS + (size_t)v * LANES;
             const struct affine w =
-                tiled ? (struct affine){floats_load(job->a + place), floats_load(job->b + place)}
+                tiled ? tile_scales(job, (size_t)sub * (size_t)groups + (size_t)group, v)
                       : panel_scales(type, &at[v], group);
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -199,8 +217,11 @@ ALWAYS_INLINE void run(enum tensor_type type, bool tiled, const struct int8_job 
                         sub;
         }
         if (tiled) {
-            for (size_t line = 0; line < job.ahead_bytes; line += 64) {
-                _mm_prefetch(ahead + line, _MM_HINT_T1);
+            UNROLL
+            for (int p = 0; p < panels; p++) {
+                for (size_t line = 0; line < job.ahead_bytes; line += 64) {
+                    _mm_prefetch(ahead + (size_t)p * job.panel_bytes + line, _MM_HINT_T1);
+                }
             }
             ahead += job.ahead_bytes;
         } else {
@@ -290,12 +311,6 @@ static void few_rows(const struct packed *packed, const struct activation *x, in
 
 /* ---- many rows ------------------------------------------------------------------------------ */
 
-struct int8_tile {
-    _Alignas(64) unsigned char quads[TILE_INPUTS * PANEL_OUTPUTS];
-    _Alignas(64) float a[TILE_GROUPS * PANEL_OUTPUTS];
-    _Alignas(64) float b[TILE_GROUPS * PANEL_OUTPUTS];
-};
-
 /* Inputs [from, from + count) of a panel. */
 ALWAYS_INLINE void unpack(enum tensor_type type, const unsigned char *panel, int32_t from,
     int32_t count, struct int8_tile *tile)
@@ -335,48 +350,53 @@ ALWAYS_INLINE void unpack(enum tensor_type type, const unsigned char *panel, int
 INT8_TYPES(X, )
 #undef X
 
-/* rows */
+/* rows, panels */
 #if defined(KERNELS_AVX512)
-#define TILE_MAP(X, type)                                                                          \
-    X(type, 1) X(type, 2) X(type, 3) X(type, 4) X(type, 5) X(type, 6) X(type, 7) X(type, 8)
+#define SIX_ROWS(X, type, panels)                                                                  \
+    X(type, 1, panels)                                                                             \
+    X(type, 2, panels) X(type, 3, panels) X(type, 4, panels) X(type, 5, panels) X(type, 6, panels)
+#define TILE_MAP(X, type) SIX_ROWS(X, type, 1) SIX_ROWS(X, type, 2)
 #else
-#define TILE_MAP(X, type) X(type, 1) X(type, 2) X(type, 3) X(type, 4)
+#define TILE_MAP(X, type) X(type, 1, 1) X(type, 2, 1) X(type, 3, 1) X(type, 4, 1)
 #endif
 
 /* In a tile formats differ by the bits of q, minima and the length of groups only. */
 #define TILE_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q6_K)
 
-#define TILE(type, rows)                                                                           \
-    static void tile_##type##_##rows(const struct int8_job *job)                                   \
+#define TILE(type, rows, panels)                                                                   \
+    static void tile_##type##_##rows##_##panels(const struct int8_job *job)                        \
     {                                                                                              \
-        run(TENSOR_##type, true, job, rows, 1);                                                    \
+        run(TENSOR_##type, true, job, rows, panels);                                               \
     }
 #define X(type) TILE_MAP(TILE, type)
 TILE_TYPES(X)
 #undef X
 
-static void run_tile(enum tensor_type type, const struct int8_job *job, int32_t rows)
+static void run_tile(
+    enum tensor_type type, const struct int8_job *job, int32_t rows, int32_t panels)
 {
-#define ENTRY(type, rows) [rows] = tile_##type##_##rows,
+#define ENTRY(type, rows, panels) [rows][panels] = tile_##type##_##rows##_##panels,
 #define X(type) [TENSOR_##type] = {TILE_MAP(ENTRY, type)},
-    static int8_fn *const table[TENSOR_TYPE_COUNT][TILE_ROWS + 1] = {TILE_TYPES(X)};
+    static int8_fn *const table[TENSOR_TYPE_COUNT][TILE_ROWS + 1][MANY_PANELS + 1] = {
+        TILE_TYPES(X)};
 #undef X
 #undef ENTRY
     const enum tensor_type alike = type == TENSOR_Q4_K   ? TENSOR_Q4_1
                                    : type == TENSOR_Q5_K ? TENSOR_Q5_1
                                                          : type;
-    table[alike][rows](job);
+    table[alike][rows][panels](job);
 }
 
-/* A rest that is no whole group is halved with the group before it: few rows at once starve. */
+/* Of as few tiles as there can be, about the same size: few rows at once starve. */
 static int32_t rows_at_once(int32_t rows)
 {
-    return rows <= TILE_ROWS || rows >= 2 * TILE_ROWS ? MIN(rows, TILE_ROWS) : (rows + 1) / 2;
+    const int32_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    return (rows + tiles - 1) / tiles;
 }
 
 /* All rows times the unpacked piece; `job` as for the first rows. */
-static void multiply_tile(
-    enum tensor_type type, const struct int8_job *job, int32_t rows, size_t ahead_bytes)
+static void multiply_tile(enum tensor_type type, const struct int8_job *job, int32_t rows,
+    int32_t panels, size_t ahead_bytes)
 {
     const size_t subs = (size_t)(job->inputs / SUB_BLOCK);
     const unsigned char *ahead = job->ahead;
@@ -389,7 +409,7 @@ static void multiply_tile(
         part.y += (size_t)row * job->y_stride;
         part.ahead = ahead;
         part.ahead_bytes = ahead_bytes * (size_t)count / (size_t)rows / subs;
-        run_tile(type, &part, count);
+        run_tile(type, &part, count, panels);
         ahead += part.ahead_bytes * subs;
         row += count;
     }
@@ -403,36 +423,43 @@ static void many_rows(const struct packed *packed, const struct activation *x, i
 #define X(type, ...) [TENSOR_##type] = unpack_##type,
     static unpack_fn *const unpacks[TENSOR_TYPE_COUNT] = {INT8_TYPES(X, )};
 #undef X
-    struct int8_tile tile;
-    /* Only the matrix's last panel can be partial: its sums wait here. */
-    _Alignas(64) float partial[MANY_ROWS * PANEL_OUTPUTS];
+    enum { WIDTH = MANY_PANELS * PANEL_OUTPUTS };
+    struct int8_tile tiles[MANY_PANELS];
+    /* The matrix's last panel can be partial: the sums of it and its neighbour wait here. */
+    _Alignas(64) float partial[MANY_ROWS * WIDTH];
     const int8_t *q = int8_row_at(x, row);
     const size_t input_bytes = packed->panel_bytes / (size_t)packed->inputs;
     for (int32_t from = 0; from < packed->inputs; from += TILE_INPUTS) {
         const int32_t count = MIN(packed->inputs - from, TILE_INPUTS);
-        for (int32_t panel = panel_from; panel < panel_to; panel++) {
+        for (int32_t panel = panel_from; panel < panel_to; panel += MANY_PANELS) {
+            const int32_t panels = MIN(panel_to - panel, MANY_PANELS);
             const int32_t output = panel * PANEL_OUTPUTS;
-            const bool whole = output + PANEL_OUTPUTS <= packed->outputs;
+            const bool whole = output + panels * PANEL_OUTPUTS <= packed->outputs;
             const unsigned char *data = packed->data + (size_t)panel * packed->panel_bytes;
-            const bool last = panel + 1 == panel_to;
-            unpacks[packed->type](data, from, count, &tile);
+            /* What is fetched meanwhile is as many panels again, if there are. */
+            const bool last = panel + 2 * panels > panel_to;
+            for (int32_t p = 0; p < panels; p++) {
+                unpacks[packed->type](
+                    data + (size_t)p * packed->panel_bytes, from, count, &tiles[p]);
+            }
             const struct int8_job job = {
                 .q = q + from,
                 .row_bytes = x->row_bytes,
                 .blocks = int8_row_blocks(q, x->inputs) + from / INT8_BLOCK,
                 .inputs = count,
-                .tile = tile.quads,
-                .a = tile.a,
-                .b = tile.b,
-                .ahead = last ? data : data + packed->panel_bytes + (size_t)from * input_bytes,
+                .tiles = tiles,
+                .panel_bytes = packed->panel_bytes,
+                .ahead =
+                    last ? data
+                         : data + (size_t)panels * packed->panel_bytes + (size_t)from * input_bytes,
                 .y = whole ? y + (size_t)row * y_stride + output : partial,
-                .y_stride = whole ? y_stride : PANEL_OUTPUTS,
+                .y_stride = whole ? y_stride : WIDTH,
                 .resume = from > 0,
             };
-            multiply_tile(packed->type, &job, rows, last ? 0 : (size_t)count * input_bytes);
+            multiply_tile(packed->type, &job, rows, panels, last ? 0 : (size_t)count * input_bytes);
             if (!whole && from + count == packed->inputs) {
                 for (size_t r = 0; r < (size_t)rows; r++) {
-                    memcpy(y + ((size_t)row + r) * y_stride + output, partial + r * PANEL_OUTPUTS,
+                    memcpy(y + ((size_t)row + r) * y_stride + output, partial + r * WIDTH,
                         (size_t)(packed->outputs - output) * sizeof(float));
                 }
             }
