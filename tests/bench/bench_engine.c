@@ -41,7 +41,7 @@
 #include "engine/base/threads.h"
 #include "engine/engine.h"
 #include "engine/kernels/kernels.h"
-#include "engine/load/gguf.h"
+#include "engine/load/checkpoint.h"
 #include "tests/bench/limits.h"
 #include "tests/bench/limits_int8.h"
 #include "tests/bench/products.h"
@@ -384,33 +384,45 @@ static void run_all(struct bench *bench)
     report_products(bench, 64);
 }
 
-/* Of an embedding table that is no head, a step reads a few rows. */
-static double unread_bytes(const struct bench *bench)
+static bool is_named(const struct gguf_tensor *tensor, const char *name)
 {
+    return tensor->name.count == strlen(name) &&
+           memcmp(tensor->name.bytes, name, tensor->name.count) == 0;
+}
+
+/* A prompt's row is multiplied with every matrix of a layer. A step reads those and the head whole,
+ * and of other tables a few rows. */
+static void count_work(struct bench *bench)
+{
+    const struct model_info *model = engine_model(bench->engine);
     struct gguf *gguf;
     struct err_info info = {0};
-    double bytes = 0;
-    if (gguf_open(bench->config.model_path, &gguf, &info) != ERR_OK) {
-        return 0;
+    if (checkpoint_open(bench->config.model_path, &gguf, &info) != ERR_OK) {
+        (void)fprintf(stderr, "%s: %s\n", info.where, info.text);
+        exit(1);
     }
-    const struct gguf_tensor *table = gguf_find_tensor(gguf, "token_embd.weight");
-    if (table != NULL && gguf_find_tensor(gguf, "output.weight") != NULL) {
-        bytes = (double)table->bytes;
+    const char *head = model->embeds_only                                ? ""
+                       : gguf_find_tensor(gguf, "output.weight") != NULL ? "output.weight"
+                                                                         : "token_embd.weight";
+    bench->weight_bytes = (double)engine_memory(bench->engine)->weights;
+    for (int32_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+        const bool in_layer = tensor->name.count > 4 && memcmp(tensor->name.bytes, "blk.", 4) == 0;
+        if (in_layer && tensor->dims == 2) {
+            bench->token_flops += 2.0 * (double)tensor->shape[0] * (double)tensor->shape[1];
+        } else if (!in_layer && tensor->dims == 2 && !is_named(tensor, head)) {
+            bench->weight_bytes -= (double)tensor->bytes;
+        }
     }
+    bench->head_flops = 2.0 * model->hidden * model->vocab;
     gguf_close(gguf);
-    return bytes;
 }
 
 static void describe(struct bench *bench)
 {
     const struct model_info *model = engine_model(bench->engine);
     const struct memory_plan *plan = engine_memory(bench->engine);
-    double attention =
-        (double)model->hidden * model->head_dim * 2 * (model->heads + model->heads_kv);
-    double mlp = 3.0 * model->hidden * model->ffn;
-    bench->token_flops = 2 * model->layers * (attention + mlp);
-    bench->head_flops = 2.0 * model->hidden * model->vocab;
-    bench->weight_bytes = (double)plan->weights - unread_bytes(bench);
+    count_work(bench);
     (void)printf("%s %s, kernels %s, %d threads, K/V %s, activations %s\n", model->name,
         model->weights_type, engine_kernels(bench->engine), bench->threads,
         plan->kv_f32 ? "f32" : "f16", plan->int8_activations ? "int8" : "f32");
