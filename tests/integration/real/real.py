@@ -17,7 +17,7 @@ import warnings
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # RefResolver: all Debian 12 has
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from harness import SCALE, Server, queue_depth, request, wait_for  # noqa: E402
+from harness import SCALE, Client, Server, queue_depth, request, wait_for  # noqa: E402
 
 SKIPPED = 77
 SOURCE = pathlib.Path(os.environ.get("MAGNETD_SOURCE") or pathlib.Path(__file__).parents[3])
@@ -39,11 +39,19 @@ def model_path(name):
         return SOURCE / "tests/golden/fixtures/tiny_llama/tied.gguf"
     if name == "encoder":
         return SOURCE / "tests/golden/fixtures/tiny_networks/gemma_embedding.gguf"
+    if name == "minilm_q8":
+        return data_path("minilm-reference/minilm-q8_0.gguf")
     variable, file = {"default": ("MAGNETD_MODEL", "SmolLM2-135M-Instruct.Q4_1.gguf"),
                       "minilm": ("MAGNETD_MINILM", "all-MiniLM-L6-v2")}[name]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     path = pathlib.Path(os.environ.get(variable) or cache / "magnetd" / file)
     return path if path.exists() else None
+
+
+def data_path(name):
+    """A file or folder of the real test data, or None where it is not here."""
+    data = pathlib.Path(os.environ.get("MAGNETD_DATA") or SOURCE.parent / "shared/data")
+    return data / name if (data / name).exists() else None
 
 
 def need_default_model(with_sanitizers=False):
@@ -53,6 +61,15 @@ def need_default_model(with_sanitizers=False):
         sys.exit(SKIPPED)
     if model_path("default") is None:
         print("skipped: the default model is not here (deploy/fetch_model.sh)")
+        sys.exit(SKIPPED)
+
+
+def need_model(name):
+    """Skips without the model called `name`."""
+    if name == "default":
+        need_default_model()
+    if model_path(name) is None:
+        print(f"skipped: {name} is not here ($MAGNETD_MINILM, $MAGNETD_DATA)")
         sys.exit(SKIPPED)
 
 
@@ -221,6 +238,14 @@ def stream_text(reply, path):
     if path.startswith("/generate"):
         return "".join(frame["token"]["text"] for frame in reply.frames if frame["token"])
     return "".join(frame.get("content", frame.get("text", "")) for frame in reply.frames[:-1])
+
+
+def held_stream(server, count):
+    """A stream nobody reads: 1.4 KB a frame, so it soon waits for room, and holds what it has."""
+    client = Client(server.port, 60 * SCALE, receive_buffer=4096)
+    client.send_request("POST", "/generate_stream", {"inputs": "a", "parameters": {
+        "max_new_tokens": count, "top_n_tokens": 20}})
+    return client
 
 
 def without_timings(value):

@@ -232,7 +232,7 @@ class Answers(unittest.TestCase):
         self.assertGreater(short["prompt"].count("s"), 2 * shown.count("s"))
 
     @unittest.skipIf(TINY, "it knows no words")
-    def test_i9_rerank_reads_both_sides(self):
+    def test_rerank_reads_both_sides(self):
         for text, word, count in (
                 ("The capital of France is [gap], which lies on the Seine.", "Paris", 4),
                 ("She went to the [gap] to buy some bread.", "market", 8)):

@@ -9,7 +9,6 @@ that was being put together. The tiny model does the same at random, many times 
 import random
 import signal
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -19,6 +18,7 @@ import unittest
 import real
 from harness import Client, compose, queue_depth, together, wait_for
 from real import ok
+from variants import Variant
 
 MODEL = sys.argv.pop(1)
 TINY = MODEL == "tiny"
@@ -204,17 +204,11 @@ class Thousand(Base):
 
     def setUp(self):
         """The tiny model, told that it has a context long enough to fill every buffer."""
-        data = real.model_path(MODEL).read_bytes()
-        key = b"llama.context_length" + struct.pack("<I", 4)  # uint32
-        self.assertEqual(data.count(key + struct.pack("<I", 256)), 1)
-        self.file = tempfile.NamedTemporaryFile(suffix=".gguf")
-        self.file.write(data.replace(key + struct.pack("<I", 256), key + struct.pack("<I", 4096)))
-        self.file.flush()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Variant().context(4096).write(folder.name)
         self.rng = random.Random(20260602)
         self.sent = self.certain = self.answered = 0  # heads; those not ended by RST
-
-    def tearDown(self):
-        self.file.close()
 
     def send(self, path, body, whole=True, **options):
         data = compose("POST", path, body)
@@ -285,7 +279,7 @@ class Thousand(Base):
     def test_s4_thousand_cancels(self):
         flags = ("--jobs", "64", "--sequences", str(self.SEQUENCES), "--step-rows", "32",
                  "--cache-mib", "2", "--step-ms", "1", "--log-level", "warn")
-        with real.Server(*flags, model=self.file.name, binary=real.BINARY) as self.server:
+        with real.Server(*flags, model=str(self.path), binary=real.BINARY) as self.server:
             self.alone = [real.without_timings(ok(self.server, path, body).value)
                           for path, body in self.STAYS]
             self.answered = len(self.STAYS)

@@ -72,7 +72,7 @@ class Reuse(unittest.TestCase):
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         return answer(reply), usage["prompt_tokens"], cached
 
-    def test_context_block_is_found_as_a_whole(self):
+    def test_d2_context_block_is_found_as_a_whole(self):
         cold, count, cached = self.infill(cache_prompt=False)
         self.assertEqual(cached, 0)
         first, _, cached = self.infill()
@@ -96,7 +96,7 @@ class Reuse(unittest.TestCase):
             warm, _, cached = of(**salt)
             self.assertEqual((warm, cached), (cold, count - 1))
 
-    def test_generate_opts_out(self):
+    def test_d2_generate_opts_out(self):
         def generate(**fields):
             before = self.server.metrics()
             parameters = {"max_new_tokens": 6, "details": True, **fields}
