@@ -110,7 +110,7 @@ class Body(unittest.TestCase):
 
 
 class Queue(unittest.TestCase):
-    def test_queue_bound_is_429_from_the_head(self):
+    def test_o5_queue_bound_is_429_from_the_head(self):
         with Server("--jobs", "4", "--sequences", "2") as server:
             clients = [Client(server.port) for _ in range(4)]
             for client in clients:
@@ -167,7 +167,7 @@ class Connections(unittest.TestCase):
             refused = server.metrics()['magnetd_http_connections_refused_total{reason="full"}']
             self.assertGreaterEqual(refused, 100)
 
-    def test_burst_is_served_or_told(self):
+    def test_s9_burst_is_served_or_told(self):
         """500 connects at once: each is answered, none is reset or left hanging (S9)."""
         with Server("--max-connections", "100") as server:
             statuses = []

@@ -37,7 +37,7 @@ def generate(port, tokens):
 
 
 class Process(unittest.TestCase):
-    def test_signals_end_it_cleanly(self):
+    def test_o10_signals_end_it_cleanly(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             for _ in range(ROUNDS):
                 server = start()

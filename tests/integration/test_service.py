@@ -29,7 +29,7 @@ class Watchdog(unittest.TestCase):
     def ready(self, server):
         return request(server.port, "GET", "/ready").status
 
-    def test_a_stalled_engine_is_not_ready_and_is_logged(self):
+    def test_o3_a_stalled_engine_is_not_ready_and_is_logged(self):
         with Server("--stall-ms", "1000") as server, Client(server.port) as client:
             time.sleep(1.5)  # a rest is no stall, nor is the first step after it
             began = time.monotonic()

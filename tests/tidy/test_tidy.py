@@ -62,6 +62,8 @@ CASES = (
                      "tests/tidy/ratchet.txt": "engine/base/x.c:x_long 90\n"}, "91 lines, 90 at"),
     ("stale entry", {"engine/base/x.c": long_function(80),
                      "tests/tidy/ratchet.txt": "engine/base/x.c:x_long 90\n"}, "lower or drop"),
+    ("case without a test", {"tests/integration/a.py": "def test_e1_e2_both():\n    pass\n"},
+     "no test is named after the cases D1, D2, D3, E3, E4"),
     ("gone entry", {"tests/tidy/ratchet.txt": "engine/base/x.c:gone 90\n"}, "lower or drop"),
 )
 

@@ -347,6 +347,9 @@ class Answers(unittest.TestCase):
         texts = [self.generate("the", 12, temperature=5.0, seed=seed).value for seed in (1, 1, 2)]
         self.assertEqual(texts[0], texts[1])
         self.assertNotEqual(texts[0]["generated_text"], texts[2]["generated_text"])
+        for seed in (-2, -2**63, 2**63 - 1):
+            self.assertEqual(self.generate("the", 2, temperature=5.0, seed=seed).value["details"]
+                             ["seed"], seed)
         drawn = [self.generate("the", 2, do_sample=True).value["details"]["seed"] for _ in range(2)]
         self.assertNotEqual(drawn[0], drawn[1])
         again = self.generate("the", 12, temperature=5.0, seed=drawn[0]).value

@@ -1,8 +1,8 @@
 """Goal: no body ends the process, hangs a request or keeps memory (U8).
 
-Method: 1,000 bodies made from good ones by cutting, doubling, swapping and replacing bytes and JSON
-values, from a fixed seed, sent to all routes over kept connections. Each must be answered in time
-with a valid reply, never 5xx but 501; resident memory stays flat.
+Method: 10,000 bodies made from good ones by cutting, doubling, swapping and replacing bytes and
+JSON values, from a fixed seed, sent to all routes over kept connections. Each must be answered in
+time with a valid reply, never 5xx but 501; resident memory stays flat.
 """
 import copy
 import json
@@ -14,7 +14,7 @@ import real
 from harness import Client, compose
 
 MODEL = sys.argv.pop(1)
-ROUNDS = 1000 // min(real.SCALE, 4)
+ROUNDS = 10000 // min(real.SCALE, 10)
 SEED = 20260601
 GROWTH_BYTES = 24 << 20
 
@@ -44,6 +44,11 @@ GOOD = [
         {"type": "choice", "instructions": "i", "choices": [{"value": "v"}, {"value": True}]}]}),
     ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
         {"type": "score", "instructions": "i", "levels": [{"label": "l"}, {"label": "m"}]}]}),
+    ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),
+    ("/v1/embeddings", {"input": ["the", "tea"], "encoding_format": "base64", "dimensions": 8,
+                        "truncate": True, "model": ""}),
+    ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
+        {"type": "predicate", "name": "n", "instructions": "i"}]}),
     ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),
     ("/tokenize", {"inputs": ["the", "tea"]}),
     ("/tokenize", {"content": "the", "with_pieces": True}),
