@@ -3,6 +3,7 @@
  * end. The listener opens before the model is loaded, so that a probe gets an honest 503 instead
  * of a refused connection; --print-plan and a broken file are found out before that.
  */
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,8 +25,11 @@ enum { EXIT_UNFINISHED = 3 };  /* stopped while a step of the engine ran: docs/s
 
 static int complain(const struct err_info *info)
 {
-    fprintf(
-        stderr, "magnetd: %s%s%s\n", info->where, info->where[0] != '\0' ? ": " : "", info->text);
+    fprintf(stderr, "magnetd: %s%s%s", info->where, info->where[0] != '\0' ? ": " : "", info->text);
+    if (info->offset >= 0) {
+        fprintf(stderr, " (byte %" PRId64 ")", info->offset);
+    }
+    fputc('\n', stderr);
     return EXIT_FAILURE;
 }
 

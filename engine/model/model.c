@@ -73,17 +73,26 @@ static const char *common_type(const struct gguf *gguf)
     return tensor_type_word((enum tensor_type)best);
 }
 
+/* The network's name serves a file that has none, or none that can be shown. */
+static enum err find_name(struct model *model, const struct gguf *gguf, struct err_info *info)
+{
+    char *out = model->info.name;
+    struct gguf_string name = {0};
+    enum err err = gguf_get_string(gguf, "general.name", false, &name, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    copy_name(name, out, sizeof(model->info.name));
+    if (out[0] == '\0') {
+        (void)snprintf(out, sizeof(model->info.name), "%s", model->network->name);
+    }
+    return ERR_OK;
+}
+
 static void describe_file(struct model *model, const struct gguf *gguf)
 {
     struct model_info *info = &model->info;
     (void)snprintf(info->architecture, sizeof(info->architecture), "%s", model->network->name);
-    struct gguf_string name = {0};
-    if (gguf_get_string(gguf, "general.name", false, &name, NULL) == ERR_OK) {
-        copy_name(name, info->name, sizeof(info->name));
-    }
-    if (info->name[0] == '\0') {
-        (void)snprintf(info->name, sizeof(info->name), "%s", model->network->name);
-    }
     (void)snprintf(info->weights_type, sizeof(info->weights_type), "%s", common_type(gguf));
     for (int32_t i = 0; i < gguf_tensor_count(gguf); i++) {
         const int64_t *shape = gguf_tensor_at(gguf, i)->shape;
@@ -181,6 +190,9 @@ static enum err open_parts(
     struct model *model, const struct gguf *gguf, struct threads *threads, struct err_info *info)
 {
     enum err err = find_network(model, gguf, info);
+    if (err == ERR_OK) {
+        err = find_name(model, gguf, info);
+    }
     if (err == ERR_OK) {
         err = arch_check_keys(gguf, model->network, info);
     }

@@ -16,6 +16,7 @@ struct json_token {
     uint32_t count;
     uint8_t type;  /* enum token_type */
     uint8_t rules; /* enum special_rule */
+    bool added;    /* "added_tokens" has it */
     double score;  /* Unigram */
 };
 

@@ -74,6 +74,10 @@ static enum err read_added(
         return err_set(info, ERR_FORMAT, added->where, "needs an \"id\" and a \"content\"");
     }
     struct json_token *token = &tokens->items[id];
+    if (token->added) { /* which of the two rules would hold? */
+        return err_set(info, ERR_FORMAT, added->where, "the id %lld appears twice", (long long)id);
+    }
+    token->added = true;
     if (token->piece == NULL) {
         err = json_tokens_add(tokens, id, content.bytes, content.count, added->where, info);
     } else if (token->count != content.count ||

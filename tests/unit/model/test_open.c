@@ -105,6 +105,14 @@ static void test_info(void **state)
     drop(&opened);
 }
 
+/* A name that is no text is no name to leave out. */
+static void test_name_of_wrong_type(void **state)
+{
+    struct opened opened;
+    gguf_writer_u32(begin(&opened, tiny_default(), "general.name"), "general.name", 7);
+    expect(&opened, ERR_FORMAT, "general.name");
+}
+
 static void test_names(void **state)
 {
     static char wide[300];
@@ -586,6 +594,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_name_of_wrong_type),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_stated_bytes),
         cmocka_unit_test(test_every_allocation_fails_once),

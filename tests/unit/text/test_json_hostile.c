@@ -165,6 +165,8 @@ static const struct hostile wordpiece_cases[] = {
     {"\"id\":0,", "\"id\":0.5,", ERR_FORMAT, "/added_tokens/0/id"},
     {"\"id\":0,", "\"id\":3,", ERR_FORMAT, "/added_tokens/0"},
     {"\"id\":0,", "\"id\":7,", ERR_FORMAT, "/model"},
+    {"\"added_tokens\":[", "\"added_tokens\":[" ADDED("0", "[U]", "false") ",", ERR_FORMAT,
+        "/added_tokens/1"},
     {"\"content\":\"[U]\",", "\"content\":7,", ERR_FORMAT, "/added_tokens/0/content"},
     {"\"content\":\"[U]\",", "", ERR_FORMAT, "/added_tokens/0"},
     {"\"id\":0,\"content\":\"[U]\"", "\"id\":9,\"content\":\"\"", ERR_FORMAT, "/added_tokens/0"},
