@@ -61,27 +61,34 @@ void forward_open_with(
     struct forward *forward, const char *path, const struct forward_options *options)
 {
     struct err_info info = {0};
-    const int32_t rows_max = options->rows_max;
-    *forward = (struct forward){.rows_max = rows_max};
+    *forward = (struct forward){0};
     if (kernels_select(options->kernels, &forward->kernels, &info) != ERR_OK ||
         checkpoint_open(path, &forward->gguf, &info) != ERR_OK ||
         threads_open(options->threads > 0 ? options->threads : THREADS, &forward->threads) !=
             ERR_OK ||
         model_open(forward->gguf, &forward->kernels, forward->threads, false, &forward->model,
             &info) != ERR_OK ||
-        lay_adapters(forward, options, &info) != ERR_OK ||
-        scratch_open(forward->model, TILE_ROWS, &forward->scratch) != ERR_OK) {
+        lay_adapters(forward, options, &info) != ERR_OK) {
         failed(path, &info);
     }
+    forward_begin(forward, options->type, options->rows_max);
+}
+
+void forward_begin(struct forward *forward, enum kv_type type, int32_t rows_max)
+{
+    if (scratch_open(forward->model, TILE_ROWS, &forward->scratch) != ERR_OK) {
+        failed("scratch", &(struct err_info){0});
+    }
+    forward->rows_max = rows_max;
     const struct model_info *model = model_info(forward->model);
     forward->width = model->hidden;
     forward->vocab = model->vocab;
     forward->layers = model->layers;
     /* Short sequences fill their last page badly: forward_run stops a batch at either bound. */
     int32_t pages = 2 * (rows_max / PAGE_SLOTS + 1);
-    if (pages_open(&forward->pages, options->type, model->layers, model->heads_kv, model->head_dim,
+    if (pages_open(&forward->pages, type, model->layers, model->heads_kv, model->head_dim,
             PAGE_SLOTS, pages) != ERR_OK) {
-        failed("pages", &info);
+        failed("pages", &(struct err_info){0});
     }
 }
 
@@ -220,7 +227,7 @@ static bool group_step(struct forward *forward, struct group *group)
             model_units(forward->model));
     }
     for (int32_t i = 0; i < building.batch.run_count; i++) {
-        if (building.batch.runs[i].err != ERR_OK) {
+        if (building.batch.runs[i].err != ERR_OK && !forward->odd) {
             failed("a value is not finite", &(struct err_info){0});
         }
     }

@@ -16,6 +16,7 @@ struct forward {
     struct pages pages;
     int32_t width, vocab, layers;
     int32_t rows_max; /* of one batch */
+    bool odd;         /* the weights or sizes are: a value that is not finite is no failure */
     int32_t piece;    /* how forward_run cuts what follows a context: 0 = not at all, else pieces of
                          this many rows, each in a batch of its own, as decoding does */
 };
@@ -33,6 +34,8 @@ struct forward_options {
 };
 void forward_open_with(
     struct forward *forward, const char *path, const struct forward_options *options);
+/* The rest of opening once kernels, gguf, threads and model are there, which become the forward's. */
+void forward_begin(struct forward *forward, enum kv_type type, int32_t rows_max);
 void forward_close(struct forward *forward);
 
 /* One sequence in slot order and the rows whose final hidden state is wanted. */

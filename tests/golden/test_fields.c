@@ -1,0 +1,259 @@
+/*
+ * Goal: a file in which one field is odd is refused with a place, or it is a network that runs
+ * within its memory (R33); an array of another type or count is refused (R32).
+ * Method: a good file of each network. Every number of its metadata and every dimension, type and
+ * offset of its tensors takes a dozen values, one at a time; so does every array's element type and
+ * count. What opens, with its vocabulary, runs a forward pass. AddressSanitizer sees the rest.
+ *
+ * usage: test_fields FOLDER/NAME, of fixtures.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "engine/text/tokenizer.h"
+#include "tests/golden/forward_helper.h"
+#include "tests/golden/golden_data.h"
+
+enum { ROWS = 5, VALUES = 12 }; /* values a field takes */
+
+static const uint64_t sizes[VALUES] = {0, 1, 2, 3, 7, 255, 65536, INT32_MAX,
+    (uint64_t)INT32_MAX + 1, UINT32_MAX, (uint64_t)1 << 62, UINT64_MAX};
+/* 0, -0, -1, NaN, both infinities, a subnormal, 1e-30, 0.5, 1, 1e10, 3e38 */
+static const uint32_t floats[VALUES] = {0, 0x80000000, 0xBF800000, 0x7FC00000, 0x7F800000,
+    0xFF800000, 0x000116C2, 0x0DA24260, 0x3F000000, 0x3F800000, 0x501502F9, 0x7F61B1E6};
+
+struct rig {
+    char network[32];
+    char path[GOLDEN_PATH_BYTES];
+    unsigned char *bytes;
+    size_t count;
+    struct kernels kernels;
+    struct threads *threads;
+    int refused, ran;
+};
+
+/* ---- one file ------------------------------------------------------------------------------- */
+
+/* A sequence of the first and the last tokens; encoders see all of it at once. */
+static void run_once(struct forward *forward)
+{
+    const struct model_info *info = model_info(forward->model);
+    const int32_t tokens[ROWS] = {0, info->vocab - 1, info->vocab / 2, 1 % info->vocab, 0};
+    const int32_t count = MIN((int32_t)ROWS, info->context);
+    float *numbers = calloc((size_t)info->hidden + (size_t)info->vocab, sizeof(float));
+    assert_non_null(numbers);
+    struct forward_sequence sequence = {.tokens = tokens,
+        .count = count,
+        .context_count = info->embeds_only ? count : 0,
+        .read_from = count - 1,
+        .read_count = 1,
+        .hidden = numbers};
+    forward->odd = true;
+    forward_run(forward, &sequence, 1);
+    if (!info->embeds_only) {
+        forward_logits(forward, numbers, 1, numbers + info->hidden);
+    }
+    free(numbers);
+}
+
+static enum err open_tokenizer(const struct gguf *gguf, const struct model *model,
+    struct tokenizer **out, struct err_info *info)
+{
+    enum err err = tokenizer_open_gguf(gguf, out, info);
+    assert_true(err != ERR_OK || tokenizer_vocab(*out) == model_info(model)->vocab);
+    return err;
+}
+
+/* Opens what the rig's bytes are now. ERR_OK: it ran. */
+static enum err try(struct rig *rig, const char *what)
+{
+    struct forward forward = {.kernels = rig->kernels, .threads = rig->threads};
+    struct tokenizer *tokenizer = NULL;
+    struct err_info info = {0};
+    enum err err = gguf_open_memory(rig->bytes, rig->count, &forward.gguf, &info);
+    if (err == ERR_OK) {
+        err = model_open(forward.gguf, &forward.kernels, NULL, false, &forward.model, &info);
+    }
+    if (err == ERR_OK) {
+        err = open_tokenizer(forward.gguf, forward.model, &tokenizer, &info);
+    }
+    if (err == ERR_OK) {
+        forward_begin(&forward, KV_F32, ROWS);
+        run_once(&forward);
+        pages_close(&forward.pages);
+        scratch_close(forward.scratch);
+        rig->ran++;
+    } else {
+        rig->refused++;
+        if (info.where[0] == '\0' || info.text[0] == '\0' || err == ERR_INTERNAL) {
+            fail_msg("%s: %s at \"%s\": %s", what, err_word(err), info.where, info.text);
+        }
+    }
+    tokenizer_close(tokenizer);
+    model_close(forward.model);
+    gguf_close(forward.gguf);
+    return err;
+}
+
+/* ---- one field ------------------------------------------------------------------------------ */
+
+static uint64_t word_at(const struct rig *rig, size_t at, size_t bytes)
+{
+    uint64_t word = 0;
+    assert_true(at + bytes <= rig->count);
+    memcpy(&word, rig->bytes + at, bytes);
+    return word;
+}
+
+static void vary(struct rig *rig, const char *name, size_t at, size_t bytes, bool is_float)
+{
+    const uint64_t before = word_at(rig, at, bytes);
+    for (size_t v = 0; v < VALUES; v++) {
+        const uint64_t value = is_float ? floats[v] : sizes[v];
+        char what[128];
+        (void)snprintf(what, sizeof(what), "%.96s, value %zu", name, v);
+        memcpy(rig->bytes + at, &value, bytes);
+        (void)try(rig, what);
+    }
+    memcpy(rig->bytes + at, &before, bytes);
+}
+
+/* Where the name's record goes on: names stand behind their length. */
+static size_t behind(const struct rig *rig, const char *name)
+{
+    unsigned char wanted[sizeof(uint64_t) + 128];
+    const uint64_t length = strlen(name);
+    assert_true(length <= 128);
+    memcpy(wanted, &length, sizeof(length));
+    memcpy(wanted + sizeof(length), name, length);
+    const unsigned char *at = memmem(rig->bytes, rig->count, wanted, sizeof(length) + length);
+    assert_non_null(at);
+    return (size_t)(at - rig->bytes) + sizeof(length) + length;
+}
+
+static size_t number_bytes(enum gguf_type type)
+{
+    static const size_t bytes[] = {[GGUF_U8] = 1,
+        [GGUF_I8] = 1,
+        [GGUF_U16] = 2,
+        [GGUF_I16] = 2,
+        [GGUF_U32] = 4,
+        [GGUF_I32] = 4,
+        [GGUF_F32] = 4,
+        [GGUF_BOOL] = 1,
+        [GGUF_STRING] = 0,
+        [GGUF_ARRAY] = 0,
+        [GGUF_U64] = 8,
+        [GGUF_I64] = 8,
+        [GGUF_F64] = 0};
+    return bytes[type];
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void test_every_number(void **state)
+{
+    struct rig *rig = *state;
+    struct gguf *gguf = NULL;
+    assert_int_equal(gguf_open(rig->path, &gguf, NULL), ERR_OK);
+    assert_int_equal(try(rig, "unchanged"), ERR_OK);
+    for (int32_t i = 0; i < gguf_key_count(gguf); i++) {
+        const size_t at = behind(rig, gguf_key(gguf, i));
+        const enum gguf_type type = (enum gguf_type)word_at(rig, at, 4);
+        if (number_bytes(type) > 0) {
+            vary(rig, gguf_key(gguf, i), at + 4, number_bytes(type), type == GGUF_F32);
+        }
+    }
+    print_message("%s: %d of the numbers refused, %d ran\n", rig->network, rig->refused, rig->ran);
+    assert_true(rig->refused > 50 && rig->ran > 10);
+    gguf_close(gguf);
+}
+
+static void test_every_array(void **state)
+{
+    struct rig *rig = *state;
+    struct gguf *gguf = NULL;
+    int arrays = 0;
+    assert_int_equal(gguf_open(rig->path, &gguf, NULL), ERR_OK);
+    for (int32_t i = 0; i < gguf_key_count(gguf); i++) {
+        const char *name = gguf_key(gguf, i);
+        const size_t at = behind(rig, name);
+        if (word_at(rig, at, 4) != GGUF_ARRAY) {
+            continue;
+        }
+        arrays++;
+        const uint64_t element = word_at(rig, at + 4, 4);
+        vary(rig, name, at + 4, 4, false);
+        vary(rig, name, at + 8, 8, false);
+        if (number_bytes((enum gguf_type)element) > 0) {
+            vary(rig, name, at + 16, 4, element == GGUF_F32);
+        }
+        /* Elements as wide as those there are, but of another type: R32. */
+        static const uint32_t wide[] = {GGUF_U32, GGUF_I32, GGUF_F32};
+        for (size_t w = 0; element != GGUF_STRING && w < ARRAY_COUNT(wide); w++) {
+            memcpy(rig->bytes + at + 4, &wide[w], 4);
+            assert_int_equal(try(rig, name) == ERR_OK, wide[w] == element);
+        }
+        memcpy(rig->bytes + at + 4, &element, 4);
+    }
+    assert_true(arrays >= 3); /* tokens, scores, types */
+    gguf_close(gguf);
+}
+
+static void test_every_tensor(void **state)
+{
+    struct rig *rig = *state;
+    struct gguf *gguf = NULL;
+    assert_int_equal(gguf_open(rig->path, &gguf, NULL), ERR_OK);
+    for (int32_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        const char *name = gguf_tensor_at(gguf, i)->name.bytes;
+        const size_t at = behind(rig, name);
+        const size_t dims = (size_t)word_at(rig, at, 4);
+        vary(rig, name, at, 4, false);
+        for (size_t d = 0; d < dims; d++) {
+            vary(rig, name, at + 4 + 8 * d, 8, false);
+        }
+        vary(rig, name, at + 4 + 8 * dims, 4, false); /* the type */
+        vary(rig, name, at + 8 + 8 * dims, 8, false); /* where its data lies */
+    }
+    gguf_close(gguf);
+}
+
+static int set_up(void **state)
+{
+    struct rig *rig = *state;
+    char file[64];
+    (void)snprintf(file, sizeof(file), "%s.gguf", rig->network);
+    assert_true(golden_fixture(file, rig->path));
+    rig->bytes = golden_bytes(rig->path, &rig->count);
+    assert_int_equal(kernels_select("ref", &rig->kernels, NULL), ERR_OK);
+    assert_int_equal(threads_open(1, &rig->threads), ERR_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct rig *rig = *state;
+    free(rig->bytes);
+    threads_close(rig->threads);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct rig rig;
+    if (argc != 2) {
+        (void)fprintf(stderr, "usage: %s FOLDER/NAME of fixtures\n", argv[0]);
+        return 2;
+    }
+    (void)snprintf(rig.network, sizeof(rig.network), "%s", argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate_setup_teardown(test_every_number, set_up, tear_down, &rig),
+        cmocka_unit_test_prestate_setup_teardown(test_every_array, set_up, tear_down, &rig),
+        cmocka_unit_test_prestate_setup_teardown(test_every_tensor, set_up, tear_down, &rig),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
