@@ -34,7 +34,7 @@ struct forward_options {
 };
 void forward_open_with(
     struct forward *forward, const char *path, const struct forward_options *options);
-/* The rest of opening once kernels, gguf, threads and model are there, which become the forward's. */
+/* The rest of opening, once kernels, gguf, threads and model are there; all become its own. */
 void forward_begin(struct forward *forward, enum kv_type type, int32_t rows_max);
 void forward_close(struct forward *forward);
 

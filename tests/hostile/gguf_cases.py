@@ -344,7 +344,7 @@ BPE = (
 
 
 def to_bpe(file):
-    """The float file with a vocabulary of merges: what is no byte of GPT-2's alphabet is control."""
+    """The float file with a vocabulary of merges; what is none of GPT-2's letters is control."""
     letters = [chr(c) for c in (*range(33, 127), *range(161, 173), *range(174, 256),
                                 *range(256, 324))]
     tokens = letters + ["ab"] + [f"<|{i}|>" for i in range(272 - len(letters) - 1)]
