@@ -4,8 +4,12 @@ Method: the scripted engine produces tokens at a stated pace; the gauges of /met
 zero after every way of leaving, and no more than a step's tokens may follow.
 """
 import os
+import pathlib
 import random
+import shutil
 import socket
+import subprocess
+import tempfile
 import time
 import unittest
 
@@ -210,6 +214,70 @@ class Streams(unittest.TestCase):
         self.assertLess(sorted(times)[45], 0.05)
         for client in clients:
             client.close()
+
+
+NGINX = """
+daemon off;
+error_log {folder}/error.log;
+pid {folder}/pid;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{listen};
+        location / {{ proxy_pass http://127.0.0.1:{port}; }}
+    }}
+}}
+"""
+
+
+@unittest.skipIf(shutil.which("nginx") is None, "nginx is not installed")
+class Proxy(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def start(self, port):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.listen = free.getsockname()[1]
+        config = self.folder / "nginx.conf"
+        config.write_text(NGINX.format(folder=self.folder, listen=self.listen, port=port))
+        process = subprocess.Popen(
+            ["nginx", "-p", str(self.folder), "-e", str(self.folder / "error.log"), "-c",
+             str(config), "-g", "master_process off;"], stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+
+        def answers():
+            try:
+                return request(self.listen, "GET", "/live").status == 200
+            except (ConnectionError, EOFError):
+                return False
+        wait_for(answers, "nginx answers")
+
+    def test_s1_frames_come_one_by_one_through_nginx(self):
+        """nginx as it is installed, which holds replies back unless they say otherwise."""
+        with Server() as server:
+            self.start(server.port)
+            with Client(self.listen) as client:
+                client.send_request("POST", "/generate_stream", {"tokens": 5, "step_ms": 60},
+                                    [("Connection", "keep-alive")])
+                self.assertEqual(client.head().status, 200)
+                times, frames = [], []
+                for frame in client.frames():
+                    times.append(time.monotonic())
+                    frames.append(frame)
+            self.assertEqual(frames[5], 'data: {"last":true,"tokens":5}')
+            self.assertTrue(all(later - sooner > 0.02 for sooner, later in
+                                zip(times[:5], times[1:5])), times)
+            wait_for(lambda: all_at_rest(server), "gauges at zero")
 
 
 if __name__ == "__main__":

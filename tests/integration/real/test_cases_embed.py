@@ -125,6 +125,9 @@ class Extremes(Variants):
                 for fields in ({}, {"attention": "causal"}, {"encoding_format": "base64"}):
                     self.check_refused(server, "/embed", {"inputs": inputs, **fields}, where)
                 self.check_refused(server, "/embed_all", {"inputs": inputs}, where)
+            for body in ({"input": ["a", "Z"]}, {"input": ["a", "Z"], "encoding_format": "base64"}):
+                error = refused(server, "/v1/embeddings", body, 500, "/input/1")
+                self.assertEqual(error["type"], "server_error")
             rounds = range(20 // min(real.SCALE, 4))
 
             def bad():
@@ -138,7 +141,7 @@ class Extremes(Variants):
             self.check_other_routes(server)
             failed = real.settled(server)['magnetd_requests_finished_total{kind="embed",'
                                           'outcome="failed"}']
-            self.assertEqual(failed, 16 + 4 * len(rounds))
+            self.assertEqual(failed, 18 + 4 * len(rounds))
 
     def check_refused(self, server, path, body, where):
         error = refused(server, path, body, 424)
@@ -226,6 +229,15 @@ class References(Variants):
     def need(self, name):
         if real.data_path(name) is None:
             self.skipTest(f"{name} is not here ($MAGNETD_DATA)")
+
+    @unless(["minilm", "minilm_q8"], "test_answers.py asks the default model")
+    def test_e1_e3_company_changes_nothing(self):
+        """An encoder's short text beside a long one, before and behind it, and alone: all bits."""
+        texts = ["a", "the red fox", "an onion in the rain " * 60, "tea"]
+        alone = [packed(self.server, text)[0] for text in texts]
+        self.assertEqual(packed(self.server, texts), alone)
+        self.assertEqual(packed(self.server, texts[::-1]), alone[::-1])
+        self.assertEqual(packed(self.server, texts[2:0:-1]), alone[2:0:-1])
 
     def test_e4_uniform_texts_are_finite(self):
         for text in ("a" * 5000, "\U0001f600" * 400, "\u200d\ufe0f" * 200):

@@ -45,11 +45,6 @@ GOOD = [
     ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
         {"type": "score", "instructions": "i", "levels": [{"label": "l"}, {"label": "m"}]}]}),
     ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),
-    ("/v1/embeddings", {"input": ["the", "tea"], "encoding_format": "base64", "dimensions": 8,
-                        "truncate": True, "model": ""}),
-    ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
-        {"type": "predicate", "name": "n", "instructions": "i"}]}),
-    ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),
     ("/tokenize", {"inputs": ["the", "tea"]}),
     ("/tokenize", {"content": "the", "with_pieces": True}),
     ("/detokenize", {"tokens": [5, 6]}), ("/decode", {"ids": [[5], [6]]}),
