@@ -52,6 +52,9 @@ GEMMA = {"layer": "layers.", "ffn_norm": "pre_feedforward_layernorm",
          "post_attention_norm": "post_attention_layernorm",
          "post_ffw_norm": "post_feedforward_layernorm", "token_embd": "embed_tokens",
          "output_norm": "norm"}
+DECODERS = {"gemma3": DECODER | GEMMA | {"layer": "model.layers.",
+                                         "token_embd": "model.embed_tokens",
+                                         "output_norm": "model.norm"}}
 NAMES = {"gemma-embedding": DECODER | GEMMA, "bert": BERT, "jina-bert-v2": JINA,
          "nomic-bert": NOMIC, "modern-bert": MODERN}
 PAD = 1  # of RoBERTa: rows of its positions before the first that a token has, less 1
@@ -103,7 +106,7 @@ class Reader:
 
 
 def hub_name(name, network):
-    names = NAMES.get(network, DECODER)
+    names = NAMES.get(network) or DECODERS.get(network, DECODER)
     if name.startswith("dense_"):
         return name
     stem, kind = name.rsplit(".", 1)
@@ -159,15 +162,16 @@ def config_of(keys, kind, tied, scaling):
 def gemma_config(keys):
     config = config_of(keys, "gemma3_text", True, None)
     del config["hidden_act"]
-    layers, head = config["num_hidden_layers"], config["head_dim"]
+    network, layers = keys["general.architecture"], config["num_hidden_layers"]
+    both = network == "gemma-embedding"
     return config | {
-        "architectures": ["Gemma3TextModel"], "hidden_activation": "gelu_pytorch_tanh",
-        "_sliding_window_pattern": 6, "query_pre_attn_scalar": head,
-        "rope_local_base_freq": 10000.0,
-        "sliding_window": keys["gemma-embedding.attention.sliding_window"],
+        "architectures": ["Gemma3TextModel" if both else "Gemma3ForCausalLM"],
+        "hidden_activation": "gelu_pytorch_tanh", "_sliding_window_pattern": 6,
+        "query_pre_attn_scalar": config["head_dim"], "rope_local_base_freq": 10000.0,
+        "sliding_window": keys[network + ".attention.sliding_window"],
         "layer_types": ["full_attention" if i % 6 == 5 else "sliding_attention"
                         for i in range(layers)],
-        "use_bidirectional_attention": True}
+        "use_bidirectional_attention": both}
 
 
 def write_sentence(out, keys, width, tensors, make):
@@ -320,7 +324,7 @@ def main():
     def make(name):
         ours, at, size, shape = places[name]
         data = bytes(sizes[name] - size) + reader.bytes[at:at + size]
-        if network == "gemma-embedding" and ours.endswith("norm.weight"):
+        if network.startswith("gemma") and ours.endswith("norm.weight"):
             return less_one(data)
         turned = network == "llama" and ours.endswith(("attn_q.weight", "attn_k.weight"))
         return split_halves(data, shape[1], head) if turned else data
@@ -331,8 +335,12 @@ def main():
         write_sentence(out, reader.keys, width, dense, make)
         tensors = [t for t in tensors if t not in dense]
     tied = all(name != "lm_head.weight" for name, *_ in tensors)
-    config = encoder_config(reader.keys, kind) if encoder else config_of(
-        reader.keys, kind, tied, LLAMA3 if arguments.scaling else None)
+    if encoder:
+        config = encoder_config(reader.keys, kind)
+    elif network == "gemma3":
+        config = gemma_config(reader.keys)
+    else:
+        config = config_of(reader.keys, kind, tied, LLAMA3 if arguments.scaling else None)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     if not encoder:
         ends = {key: config[key] for key in ("bos_token_id", "eos_token_id")}

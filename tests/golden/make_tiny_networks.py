@@ -50,7 +50,7 @@ class Maker:
 
     def vector(self, name, count, mean=0.0, spread=0.2):
         numbers = mean + spread * self.rng.standard_normal(count)
-        if self.writer.arch == "gemma-embedding" and name.endswith("norm.weight"):
+        if self.writer.arch.startswith("gemma") and name.endswith("norm.weight"):
             numbers = np.round(numbers * 2**20) / 2**20  # 1 less, as folders hold them, is exact
         self.writer.add_tensor(name, numbers.astype(np.float32))
 
