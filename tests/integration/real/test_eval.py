@@ -28,10 +28,10 @@ def clean_environment():
     return {name: value for name, value in os.environ.items() if not name.startswith("MAGNETD_")}
 
 
-def run(*flags, path=None, environment=None, **options):
+def run(*flags, path=None, environment=None, timeout=60, **options):
     command = [real.BINARY, "eval", *(["sts", "--model", str(path)] if path else []), *flags]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(command, text=True, timeout=60 * real.SCALE, check=False,
+    return subprocess.run(command, text=True, timeout=timeout * real.SCALE, check=False,
                           env={**clean_environment(), **(environment or {})}, **options)
 
 
@@ -229,7 +229,7 @@ class Reference(Case):
     ours to the last digit, so neighbours may change places: a thousandth is a few such pairs."""
 
     def expect(self, name, expected, within, *flags):
-        value, _ = self.measure(DATA / "sts-normalized" / name, *flags)
+        value, _ = self.measure(DATA / "sts-normalized" / name, *flags, timeout=250)
         print(f"{name} {self.path.name} {' '.join(flags)}: {value['spearman']}, "
               f"{value['seconds']} s")
         self.assertLessEqual(abs(value["spearman"] - expected), within)
