@@ -8,10 +8,9 @@
  */
 #include "api/embed.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/prompt.h"
+#include "api/embed_prompt.h"
 #include "engine/base/assert.h"
 #include "engine/base/utf8.h"
 
@@ -61,8 +60,10 @@ enum err embed_keep(struct call *call, const struct embed_request *request, bool
         err = call_array(call, 1, sizeof(*notes), &notes, info);
     }
     if (err == ERR_OK) {
-        *notes = (struct embed_notes){
-            .request = request, .inputs_at = inputs_at, .token_vectors = token_vectors};
+        *notes = (struct embed_notes){.request = request,
+            .inputs_at = inputs_at,
+            .token_vectors = token_vectors,
+            .token_offset = call->model->token_offset};
         call->state = notes;
     }
     return err;
@@ -126,49 +127,6 @@ static bool is_bidirectional(const struct call *call, const struct embed_request
                                   : call->model->embed_attention == ATTENTION_BIDIRECTIONAL;
 }
 
-static enum err unknown_prompt(const struct call *call, struct err_info *info)
-{
-    char names[200] = "";
-    for (int32_t i = 0; i < call->model->prompt_count; i++) {
-        size_t count = strlen(names);
-        (void)snprintf(names + count, sizeof(names) - count, "%s%s", i > 0 ? ", " : "",
-            call->model->prompts[i].name);
-    }
-    return call_fail(info, ERR_LIMIT, "prompt_name_unknown", "/prompt_name", "this model has %s%s",
-        names[0] != '\0' ? "the prompts " : "no prompts", names);
-}
-
-/* The template's text before and after the input. */
-static enum err find_prompt(struct call *call, const struct embed_request *request,
-    struct bound_text *before, struct bound_text *after, struct err_info *info)
-{
-    static const char mark[] = "{text}";
-    *before = *after = call_text("");
-    if (request->has_instruction && request->instruction.count > 0) {
-        const struct bound_text *text = &request->instruction;
-        bool space = isspace((unsigned char)text->bytes[text->count - 1]) != 0;
-        const char *joined = arena_printf(call->arena, "%s%s", text->bytes, space ? "" : " ");
-        if (joined == NULL) {
-            return call_no_memory(info);
-        }
-        *before = call_text(joined);
-    }
-    if (!request->has_prompt_name) {
-        return ERR_OK;
-    }
-    for (int32_t i = 0; i < call->model->prompt_count; i++) {
-        if (strcmp(call->model->prompts[i].name, request->prompt_name.bytes) == 0) {
-            const char *text = call->model->prompts[i].text;
-            const char *at = strstr(text, mark);
-            size_t bytes = at != NULL ? (size_t)(at - text) : strlen(text);
-            *before = (struct bound_text){text, (int32_t)bytes};
-            *after = call_text(at != NULL ? at + strlen(mark) : "");
-            return ERR_OK;
-        }
-    }
-    return unknown_prompt(call, info);
-}
-
 /* ---- plan: one input ----------------------------------------------------------------------- */
 
 static enum err append_id(
@@ -185,33 +143,32 @@ static enum err append_id(
     return ERR_OK;
 }
 
-/* BOS + instruction + text + EOS, as the vocabulary and the pooling want. */
+/* BOS + prompt and text + EOS, as the vocabulary and the pooling want. */
 static enum err render_text(struct call *call, const struct embed_notes *notes,
     const struct bound_text *text, struct embed_input *input, struct err_info *info)
 {
-    struct bound_text before, after;
-    enum err err = find_prompt(call, notes->request, &before, &after, info);
+    struct embed_prompt prompt;
+    enum err err = embed_prompt_find(call, notes->request, text, &prompt, info);
+    if (err == ERR_OK) {
+        err = prompt_render(call, prompt.parts, prompt.count, input->where, &input->ids, info);
+    }
     if (err != ERR_OK) {
         return err;
     }
-    /* An instruction is the client's text: no control tokens are parsed in it. */
-    bool trusted = notes->request->has_prompt_name;
-    const struct prompt_part parts[] = {{before, trusted}, {*text, false}, {after, trusted}};
-    err = prompt_render(call, parts, 3, input->where, &input->ids, info);
     int32_t eos = tokenizer_special(call->tokenizer, TOKEN_EOS);
     bool wants_eos = tokenizer_adds_eos(call->tokenizer) || pooling_of(call, notes) == POOLING_EOS;
-    bool has_eos =
-        err == ERR_OK && input->ids.count > 0 && input->ids.ids[input->ids.count - 1] == eos;
-    if (err == ERR_OK && wants_eos && !has_eos) {
+    bool has_eos = input->ids.count > 0 && input->ids.ids[input->ids.count - 1] == eos;
+    if (wants_eos && !has_eos) {
         err = append_id(call, &input->ids, eos, info);
     }
-    if (err != ERR_OK || !call->model->pool_skip_instruction || before.count == 0) {
+    bool skips = prompt.echoes || (call->model->pool_skip_instruction && prompt.text > 0);
+    if (err != ERR_OK || !skips) {
         return err;
     }
     /* Rows of the text and what follows it: as many as it has when it stands alone. */
-    const struct prompt_part alone[] = {{*text, false}, {after, trusted}};
     struct call_ids tail;
-    err = prompt_render(call, alone, 2, input->where, &tail, info);
+    err = prompt_render(
+        call, prompt.parts + prompt.text, prompt.count - prompt.text, input->where, &tail, info);
     int32_t bos = tokenizer_adds_bos(call->tokenizer) ? 1 : 0;
     if (err == ERR_OK) {
         int32_t rows = tail.count - bos + (wants_eos && !has_eos ? 1 : 0);
@@ -417,7 +374,8 @@ void embed_write_vector(
 {
     if (notes->token_vectors) {
         json_out_array(out);
-        for (int32_t row = 0; row < result->vector_rows; row++) {
+        for (int32_t token = 0; token < result->vector_rows; token++) {
+            const int32_t row = MAX(token + notes->token_offset, 0);
             json_out_floats(out, result->vector + (size_t)row * (size_t)result->vector_dim,
                 (size_t)result->vector_dim);
         }

@@ -13,7 +13,8 @@ struct embed_notes {
     const struct embed_request *request;
     const char *inputs_at; /* JSON pointer of the inputs in the route's own body */
     bool token_vectors;
-    bool *truncated; /* [item_count], made by embed_plan */
+    int32_t token_offset; /* row of a token's vector, from its own; the first has no other */
+    bool *truncated;      /* [item_count], made by embed_plan */
 };
 
 /* The checks of a decoded request; then call->state is its notes. */

@@ -10,8 +10,15 @@
 #include "engine/base/mem.h"
 #include "engine/load/profile.h"
 
-_Static_assert(sizeof(((struct model_info *)0)->prompts) == sizeof(((struct profile *)0)->prompts),
-    "prompts are copied as they are");
+#define SAME_SIZE(field)                                                                           \
+    _Static_assert(                                                                                \
+        sizeof(((struct model_info *)0)->field) == sizeof(((struct profile *)0)->field),           \
+        #field " is copied as it is")
+
+SAME_SIZE(prompts);
+SAME_SIZE(default_prompt);
+SAME_SIZE(instruction);
+SAME_SIZE(dimensions);
 
 static enum err unsupported(struct err_info *info, const char *key, const char *what)
 {
@@ -24,7 +31,6 @@ static enum err check_built(const struct profile *profile, struct err_info *info
         bool asked;
         const char *key, *what;
     } rows[] = {
-        {profile->token_offset != 0, "token_offset", "vectors of the row before"},
         {profile->gap_positions != GAP_INPLACE, "infill.gap_positions", "other gap positions"},
         {profile->fim.style != FIM_TOKENS, "infill.fim.style", "InCoder's form"},
         {profile->fim.order != FIM_PSM, "infill.fim.order", "the suffix first"},
@@ -227,6 +233,12 @@ static enum err fill(const struct profile *profile, const struct tokenizer *toke
 {
     struct model_info filled = *out_model;
     struct model_info *model = &filled;
+    for (int32_t i = 0; i < profile->dimension_count; i++) {
+        if (profile->dimensions[i] > model->vector) {
+            return err_set(info, ERR_FORMAT, "dimensions", "%d, but vectors have %d numbers",
+                profile->dimensions[i], model->vector);
+        }
+    }
     fill_infill(profile, tokenizer, model);
     if (profile->modes[KIND_INFILL] && model->infill_mode_count == 0) {
         return err_set(info, ERR_FORMAT, "infill.modes", "none of them is possible here");
@@ -244,6 +256,12 @@ static enum err fill(const struct profile *profile, const struct tokenizer *toke
         model->moderation_profile, sizeof(model->moderation_profile), "%s", profile->classify.name);
     memcpy(model->prompts, profile->prompts, sizeof(model->prompts));
     model->prompt_count = profile->prompt_count;
+    memcpy(model->default_prompt, profile->default_prompt, sizeof(model->default_prompt));
+    memcpy(model->instruction, profile->instruction, sizeof(model->instruction));
+    memcpy(model->dimensions, profile->dimensions, sizeof(model->dimensions));
+    model->dimension_count = profile->dimension_count;
+    model->token_offset = profile->token_offset;
+    model->vector_norm = profile->vector_norm;
     *out_model = filled;
     return ERR_OK;
 }

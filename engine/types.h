@@ -307,6 +307,11 @@ struct model_info {
         char text[512];
     } prompts[LIMIT_PROMPTS];
     int32_t prompt_count;
+    char default_prompt[32]; /* of a request that says nothing of prompts; "" = none */
+    char instruction[512];   /* form of a client's instruction; "" = before the text, and a space */
+    int32_t token_offset;    /* vector of token l is row l + offset: 0 or -1 */
+    int32_t dimensions[16];  /* sizes of vectors the checkpoint was trained for */
+    int32_t dimension_count;
 };
 
 #endif

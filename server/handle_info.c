@@ -64,7 +64,19 @@ static void write_tasks(struct json_out *json, const struct model_info *model)
     json_out_key(json, "embedding");
     json_out_object(json);
     member_int(json, "dimensions", model->vector);
+    json_out_key(json, "trained_dimensions");
+    json_out_array(json);
+    for (int32_t i = 0; i < model->dimension_count; i++) {
+        json_out_int(json, model->dimensions[i]);
+    }
+    json_out_end(json);
     member_text(json, "attention", plan_text_attention(model->embed_attention));
+    json_out_key(json, "default_prompt");
+    if (model->default_prompt[0] != '\0') {
+        json_out_string(json, model->default_prompt);
+    } else {
+        json_out_null(json);
+    }
     json_out_key(json, "prompts");
     json_out_array(json);
     for (int32_t i = 0; i < model->prompt_count; i++) {

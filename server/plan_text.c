@@ -85,6 +85,9 @@ void plan_text_profile(FILE *file, const struct model_info *model)
     for (int32_t i = 0; i < model->prompt_count; i++) {
         fprintf(file, "%s%s", i == 0 ? "  prompts " : ", ", model->prompts[i].name);
     }
+    if (model->default_prompt[0] != '\0') {
+        fprintf(file, ", by default %s", model->default_prompt);
+    }
     fprintf(file, "%s", model->prompt_count > 0 ? "\n" : "");
     for (int32_t i = 0; model->can_infill && i < model->infill_mode_count; i++) {
         fprintf(file, "%s%s", i == 0 ? "  gaps by " : ", ", infill[model->infill_modes[i]]);

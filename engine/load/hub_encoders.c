@@ -135,6 +135,8 @@ static const struct hub_key nomic_keys[] = {
     {"rotary_emb_base", HUB_REAL, "rope.freq_base", 0, true},
     /* Past these the checkpoint's own code stretches positions by the length of the text. */
     {"max_trained_positions", HUB_CONTEXT, NULL, LIMIT_CONTEXT, true},
+    {"max_position_embeddings", HUB_INFORMS}, /* the same of newer files */
+    {"rope_parameters", HUB_READ},            /* and the same as rotary_emb_base */
     {"n_positions", HUB_INFORMS},
     {"activation_function", HUB_IS_WORD, "swiglu", 0, true},
     {"causal", HUB_IS_BOOL, NULL, 0},
@@ -164,6 +166,48 @@ static const struct hub_key nomic_keys[] = {
     {"use_flash_attn", HUB_INFORMS},
     {"use_xentropy", HUB_INFORMS},
 };
+
+/* Newer files also say it as the other networks do: no other rotation than that of the old keys. */
+static enum err check_rope(const struct hub_json *rope, double base)
+{
+    const char *type = "default";
+    double theta = base;
+    enum err err = hub_string(rope, "rope_type", false, &type);
+    if (err == ERR_OK && strcmp(type, "default") != 0) {
+        return hub_fail(rope, ERR_UNSUPPORTED, "rope_type", "only default is built here");
+    }
+    if (err == ERR_OK) {
+        err = hub_real(rope, "rope_theta", false, &theta);
+    }
+    if (err == ERR_OK && (theta < base || theta > base)) {
+        return hub_fail(rope, ERR_FORMAT, "rope_theta", "is not rotary_emb_base");
+    }
+    void *cursor = NULL;
+    const char *key;
+    const struct meta_json *value;
+    while (err == ERR_OK && meta_json_next(rope->value, &cursor, &key, &value)) {
+        if (meta_json_type(value) != META_JSON_NULL && strcmp(key, "rope_type") != 0 &&
+            strcmp(key, "rope_theta") != 0) {
+            return hub_fail(
+                rope, ERR_UNSUPPORTED, key, "the key is not known and could change the results");
+        }
+    }
+    return err;
+}
+
+static enum err read_nomic(struct hub_config *config)
+{
+    struct hub_json rope;
+    double base = 0;
+    enum err err = hub_real(&config->json, "rotary_emb_base", true, &base);
+    if (err == ERR_OK) {
+        err = hub_inner(&config->json, "rope_parameters", META_JSON_OBJECT, &rope);
+    }
+    if (err == ERR_OK && rope.value != NULL) {
+        err = check_rope(&rope, base);
+    }
+    return err == ERR_OK ? read_encoder(config) : err;
+}
 
 #define LAYER "encoder.layers.#."
 static const struct hub_name nomic_names[] = {
@@ -244,7 +288,7 @@ const struct hub_network hub_encoders[HUB_ENCODERS] = {
     {"bert", "jina-bert-v2", {"JinaBertModel", "JinaBertForMaskedLM"},
         HUB_TABLES(jina_keys, "bert.", jina_names), read_encoder},
     {"nomic_bert", "nomic-bert", {"NomicBertModel"}, HUB_TABLES(nomic_keys, "bert.", nomic_names),
-        read_encoder},
+        read_nomic},
     {"modernbert", "modern-bert", {"ModernBertModel", "ModernBertForMaskedLM"},
         HUB_TABLES(modern_keys, "model.", modern_names), read_encoder},
 };

@@ -50,6 +50,7 @@ static const struct hub_key common[] = {
     {"finetuning_task", HUB_INFORMS},
     {"output_attentions", HUB_INFORMS},
     {"output_hidden_states", HUB_INFORMS},
+    {"output_past", HUB_INFORMS}, /* an old name of use_cache */
     {"return_dict", HUB_INFORMS},
     /* Sampling, which a request decides. */
     {"do_sample", HUB_INFORMS},

@@ -283,8 +283,8 @@ static enum err put_prompt(
         return hub_fail(prompts, ERR_FORMAT, name, "is no string");
     }
     const char *prefix = meta_json_string(text);
-    if (strstr(prefix, "{text}") != NULL) {
-        return hub_fail(prompts, ERR_UNSUPPORTED, name, "a prompt that holds {text}");
+    if (strstr(prefix, "{text}") != NULL || strstr(prefix, "{instruction}") != NULL) {
+        return hub_fail(prompts, ERR_UNSUPPORTED, name, "a prompt that holds a place of ours");
     }
     if (strlen(name) >= PROFILE_NAME_BYTES || name[0] == '\0' ||
         strlen(prefix) + strlen("{text}") >= PROFILE_TEXT_BYTES) {
@@ -299,19 +299,32 @@ static enum err put_prompt(
     return ERR_OK;
 }
 
-/* The file's other keys inform. A prompt for whoever names none would be one of ours that no
- * request can switch off. */
+/* The prompt of a request that names none. */
+static enum err put_default_prompt(
+    const struct sentence *sentence, const struct hub_json *prompts, struct buf *out)
+{
+    const char *key = "default_prompt_name";
+    const char *name = NULL;
+    enum err err = hub_string(&sentence->prompts, key, false, &name);
+    if (err != ERR_OK || name == NULL) {
+        return err;
+    }
+    if (prompts->value == NULL || meta_json_get(prompts->value, name) == NULL) {
+        return hub_fail(&sentence->prompts, ERR_FORMAT, key, "is none of the prompts");
+    }
+    buf_text(out, ",\"default_prompt\":\"");
+    put_escaped(out, name);
+    buf_char(out, '"');
+    return ERR_OK;
+}
+
+/* The file's other keys inform. */
 static enum err put_prompts(struct sentence *sentence, struct buf *out)
 {
     struct hub_json prompts;
-    const char *standard = NULL;
     enum err err = hub_inner(&sentence->prompts, "prompts", META_JSON_OBJECT, &prompts);
     if (err == ERR_OK) {
-        err = hub_string(&sentence->prompts, "default_prompt_name", false, &standard);
-    }
-    if (err == ERR_OK && standard != NULL) {
-        return hub_fail(&sentence->prompts, ERR_UNSUPPORTED, "default_prompt_name",
-            "a prompt that is put before every text");
+        err = put_default_prompt(sentence, &prompts, out);
     }
     if (err != ERR_OK || prompts.value == NULL || meta_json_count(prompts.value) == 0) {
         return err;

@@ -77,11 +77,15 @@ struct profile {
     int32_t token_offset;                   /* vector of token l is row l + offset: 0 or -1 */
     int32_t dimensions[PROFILE_DIMENSIONS]; /* sizes the checkpoint was trained for */
     int32_t dimension_count;
+    bool vector_norm; /* head: a layer norm between pooling and cutting */
     struct {
         char name[PROFILE_NAME_BYTES];
-        char text[PROFILE_TEXT_BYTES]; /* holds {text} once */
+        char text[PROFILE_TEXT_BYTES]; /* holds {text} once or twice */
     } prompts[LIMIT_PROMPTS];
     int32_t prompt_count;
+    char default_prompt[PROFILE_NAME_BYTES]; /* one of them; "" = none */
+    /* Form of a client's instruction: {instruction} once, {text} once or twice. "" = none. */
+    char instruction[PROFILE_TEXT_BYTES];
 
     enum infill_mode infill_modes[INFILL_MODE_COUNT]; /* in order of preference */
     int32_t infill_mode_count;

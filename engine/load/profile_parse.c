@@ -261,6 +261,24 @@ static enum err read_dimensions(struct reader *reader, const struct meta_json *v
     return read_list(reader, value, PROFILE_DIMENSIONS, read_dimension);
 }
 
+static enum err read_head_part(struct reader *reader, const struct meta_json *value)
+{
+    static const char *const words[] = {"layer_norm", NULL};
+    int index = 0;
+    enum err err = read_word(reader, value, words, &index);
+    if (err == ERR_OK) {
+        reader->profile->vector_norm = true;
+    }
+    return err;
+}
+
+/* What follows the pooling besides dense layers, which the weights state themselves. */
+static enum err read_head(struct reader *reader, const struct meta_json *value)
+{
+    reader->profile->vector_norm = false;
+    return read_list(reader, value, 1, read_head_part);
+}
+
 /* ---- prompts -------------------------------------------------------------------------------- */
 
 /* True when `place` stands in the text exactly once. */
@@ -268,6 +286,58 @@ static bool holds_once(const char *text, const char *place)
 {
     const char *first = strstr(text, place);
     return first != NULL && strstr(first + 1, place) == NULL;
+}
+
+static int count_of(const char *text, const char *place)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, place)) != NULL; at += strlen(place)) {
+        count++;
+    }
+    return count;
+}
+
+/* A text that is said again stands twice, and its second copy is pooled. */
+static enum err check_places(struct reader *reader, const char *text, int instructions)
+{
+    const int texts = count_of(text, "{text}");
+    if (texts < 1 || texts > 2) {
+        return fail(reader, ERR_FORMAT, "does not hold {text} once or twice");
+    }
+    if (count_of(text, "{instruction}") != instructions) {
+        return fail(reader, ERR_FORMAT, "%s",
+            instructions == 0 ? "holds {instruction}, which belongs in the key instruction"
+                              : "does not hold {instruction} exactly once");
+    }
+    return ERR_OK;
+}
+
+static enum err read_instruction(struct reader *reader, const struct meta_json *value)
+{
+    char *text = reader->profile->instruction;
+    enum err err = read_text(reader, value, PROFILE_TEXT_BYTES, text);
+    return err == ERR_OK ? check_places(reader, text, 1) : err;
+}
+
+static enum err read_default_prompt(struct reader *reader, const struct meta_json *value)
+{
+    return read_text(reader, value, PROFILE_NAME_BYTES, reader->profile->default_prompt);
+}
+
+/* After the whole is read: prompts may stand behind the one that names them. */
+static enum err check_default_prompt(struct reader *reader)
+{
+    const struct profile *profile = reader->profile;
+    for (int32_t i = 0; i < profile->prompt_count; i++) {
+        if (strcmp(profile->prompts[i].name, profile->default_prompt) == 0) {
+            return ERR_OK;
+        }
+    }
+    if (profile->default_prompt[0] == '\0') {
+        return ERR_OK;
+    }
+    (void)path_push(reader, "default_prompt");
+    return fail(reader, ERR_FORMAT, "is none of the prompts");
 }
 
 static enum err read_prompt(struct reader *reader, const char *name, const struct meta_json *value)
@@ -279,8 +349,8 @@ static enum err read_prompt(struct reader *reader, const char *name, const struc
             sizeof(profile->prompts[0].name) - 1);
     }
     enum err err = read_text(reader, value, PROFILE_TEXT_BYTES, profile->prompts[index].text);
-    if (err == ERR_OK && !holds_once(profile->prompts[index].text, "{text}")) {
-        return fail(reader, ERR_FORMAT, "does not hold {text} exactly once");
+    if (err == ERR_OK) {
+        err = check_places(reader, profile->prompts[index].text, 0);
     }
     if (err == ERR_OK) {
         memcpy(profile->prompts[index].name, name, strlen(name) + 1);
@@ -674,17 +744,6 @@ static enum err read_adapters(struct reader *reader, const struct meta_json *val
     return err;
 }
 
-/* ---- known, and refused until they are built ------------------------------------------------- */
-
-static enum err read_head(struct reader *reader, const struct meta_json *value)
-{
-    enum err err = want(reader, value, META_JSON_ARRAY);
-    if (err == ERR_OK && meta_json_count(value) > 0) {
-        return fail(reader, ERR_UNSUPPORTED, "dense heads are not built");
-    }
-    return err;
-}
-
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 enum err profile_parse(const char *bytes, size_t count, const char *source, struct profile *profile,
@@ -699,6 +758,8 @@ enum err profile_parse(const char *bytes, size_t count, const char *source, stru
         {"dimensions", read_dimensions},
         {"head", read_head},
         {"prompts", read_prompts},
+        {"default_prompt", read_default_prompt},
+        {"instruction", read_instruction},
         {"infill", read_infill},
         {"tokens", read_tokens},
         {"classify", read_classify},
@@ -712,6 +773,9 @@ enum err profile_parse(const char *bytes, size_t count, const char *source, stru
         return err;
     }
     err = read_object(&reader, root, entries, ARRAY_COUNT(entries));
+    if (err == ERR_OK) {
+        err = check_default_prompt(&reader);
+    }
     meta_json_free(root);
     return err;
 }

@@ -305,6 +305,49 @@ static void test_embed_prompts(void **state)
     plan_rig_close(&rig);
 }
 
+static void set_text(char *out, size_t bytes, const char *text)
+{
+    assert_true((size_t)snprintf(out, bytes, "%s", text) < bytes);
+}
+
+/* The profile's form for an instruction, its default prompt, and texts that stand twice. */
+static void test_embed_forms(void **state)
+{
+    (void)state;
+    struct plan_rig rig;
+    plan_rig_open(&rig, true, false);
+    struct model_info *model = &rig.model;
+    const struct plan_item *item = NULL;
+    model->prompt_count = 2;
+    set_text(model->prompts[0].name, sizeof(model->prompts[0].name), "plain");
+    set_text(model->prompts[0].text, sizeof(model->prompts[0].text), "<|user|>{text}");
+    set_text(model->prompts[1].name, sizeof(model->prompts[1].name), "echo");
+    set_text(model->prompts[1].text, sizeof(model->prompts[1].text), "1{x} {text} 2 {text}</s>");
+    set_text(model->default_prompt, sizeof(model->default_prompt), "plain");
+    set_text(
+        model->instruction, sizeof(model->instruction), "<|user|>{instruction}\n{text}!{text}</s>");
+    /* Without a word about prompts the default; an empty instruction is a word. */
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\"}", "{B}{U}ab");
+    plan_rig_prompt(&rig, &endpoint_embed_all, "{\"inputs\":\"ab\"}", "{B}{U}ab");
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"instruction\":\"\"}", "{B}ab");
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":[97,98]}", "ab");
+    item = rig.call.plan.items;
+    assert_int_equal(item->pool_from, 0);
+    /* Of two copies the second is pooled, with the end that follows it, whatever the profile says
+     * of instructions. */
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"prompt_name\":\"echo\"}",
+        "{B}1{x} ab 2 ab{E}");
+    assert_int_equal(rig.call.plan.items[0].pool_from, 11);
+    plan_rig_prompt(&rig, &endpoint_embed, "{\"inputs\":\"ab\",\"instruction\":\"<|user|>{text}\"}",
+        "{B}{U}<|user|>{text}\nab!ab{E}");
+    assert_int_equal(rig.call.plan.items[0].pool_from, 20);
+    /* An end that the template spells is not put twice. */
+    plan_rig_prompt(&rig, &endpoint_embed,
+        "{\"inputs\":\"ab\",\"prompt_name\":\"echo\",\"pooling\":\"eos\"}", "{B}1{x} ab 2 ab{E}");
+    assert_int_equal(rig.call.plan.items[0].pool_from, 11);
+    plan_rig_close(&rig);
+}
+
 static void test_embed_truncation(void **state)
 {
     (void)state;
@@ -582,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_logit_bias),
         cmocka_unit_test(test_embed_ends),
         cmocka_unit_test(test_embed_prompts),
+        cmocka_unit_test(test_embed_forms),
         cmocka_unit_test(test_embed_truncation),
         cmocka_unit_test(test_embed_limits),
         cmocka_unit_test(test_v1_embeddings),

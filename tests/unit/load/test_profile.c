@@ -30,7 +30,8 @@ static const char *const everything =
     "{\"modes\":[\"generate\",\"infill\"],"
     "\"attention\":{\"embed\":\"bidirectional\",\"prompt\":\"bidirectional\"},"
     "\"pooling\":\"eos\",\"pool_skip_instruction\":true,\"token_offset\":-1,"
-    "\"dimensions\":[64,128,256],\"head\":[],"
+    "\"dimensions\":[64,128,256],\"head\":[\"layer_norm\"],"
+    "\"default_prompt\":\"document\",\"instruction\":\"Do {instruction}: {text}, {text}\","
     "\"prompts\":{\"query\":\"query: {text}\",\"document\":\"{text}\"},"
     "\"infill\":{\"modes\":[\"hybrid\",\"fim\",\"rerank\",\"glm\"],\"gap_positions\":\"collapsed\","
     "\"span_end\":\"</s>\",\"fim\":{\"style\":\"incoder\",\"order\":\"spm\",\"prefix\":\"<P>\","
@@ -57,6 +58,9 @@ static void test_everything(void **state)
     assert_int_equal(profile.dimension_count, 3);
     assert_int_equal(profile.dimensions[2], 256);
     assert_int_equal(profile.prompt_count, 2);
+    assert_true(profile.vector_norm);
+    assert_string_equal(profile.default_prompt, "document");
+    assert_string_equal(profile.instruction, "Do {instruction}: {text}, {text}");
     assert_string_equal(profile.prompts[0].name, "query");
     assert_string_equal(profile.prompts[0].text, "query: {text}");
     assert_int_equal(profile.infill_mode_count, 4);
@@ -117,7 +121,15 @@ static const struct {
     {"{'dimensions':[0]}", "dimensions[0]", ERR_FORMAT},
     {"{'dimensions':[64,65537]}", "dimensions[1]", ERR_FORMAT},
     {"{'dimensions':[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}", "dimensions", ERR_LIMIT},
-    {"{'head':['dense']}", "head", ERR_UNSUPPORTED},
+    {"{'head':['dense']}", "head[0]", ERR_FORMAT},
+    {"{'head':['layer_norm','layer_norm']}", "head", ERR_LIMIT},
+    {"{'default_prompt':'q'}", "default_prompt", ERR_FORMAT},
+    {"{'default_prompt':'p','prompts':{'q':'{text}'}}", "default_prompt", ERR_FORMAT},
+    {"{'default_prompt':'','prompts':{'q':'{text}'}}", "default_prompt", ERR_FORMAT},
+    {"{'instruction':'{text}'}", "instruction", ERR_FORMAT},
+    {"{'instruction':'{instruction}'}", "instruction", ERR_FORMAT},
+    {"{'instruction':'{instruction}{instruction}{text}'}", "instruction", ERR_FORMAT},
+    {"{'prompts':{'q':'{instruction}{text}'}}", "prompts.q", ERR_FORMAT},
     {"{'adapters':[]}", "adapters", ERR_FORMAT},
     {"{'adapters':{'embed':'mntp'}}", "adapters.embed", ERR_FORMAT},
     {"{'adapters':{'embed':['mntp',1]}}", "adapters.embed[1]", ERR_FORMAT},
@@ -125,7 +137,7 @@ static const struct {
     {"{'adapters':{'embed':['a','b','a']}}", "adapters.embed[2]", ERR_FORMAT},
     {"{'adapters':{'chat':[]}}", "adapters.chat", ERR_FORMAT},
     {"{'prompts':{'q':'query: '}}", "prompts.q", ERR_FORMAT},
-    {"{'prompts':{'q':'{text}{text}'}}", "prompts.q", ERR_FORMAT},
+    {"{'prompts':{'q':'{text}{text}{text}'}}", "prompts.q", ERR_FORMAT},
     {"{'prompts':{'q':''}}", "prompts.q", ERR_FORMAT},
     {"{'prompts':{'':'{text}'}}", "prompts.", ERR_LIMIT},
     {"{'prompts':{'0123456789012345678901234567890x':'{text}'}}",

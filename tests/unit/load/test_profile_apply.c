@@ -83,7 +83,7 @@ static enum err apply_marked(
     if (tokenizer_open_gguf(gguf, &tokenizer, info) != ERR_OK) {
         fail_msg("%s: %s", info->where, info->text);
     }
-    *model = (struct model_info){.embeds_only = model->embeds_only};
+    *model = (struct model_info){.embeds_only = model->embeds_only, .vector = 8};
     const enum err err = profile_apply("/nonexistent/x.gguf", NULL, gguf, tokenizer, model, info);
     tokenizer_close(tokenizer);
     gguf_close(gguf);
@@ -145,7 +145,9 @@ static void test_with_a_profile(void **state)
 {
     struct model_info model = {0};
     struct err_info info = {0};
-    const enum err err = apply("{'modes':['embed','infill'],'pooling':'eos',"
+    const enum err err = apply("{'modes':['embed','infill'],'pooling':'eos','token_offset':-1,"
+                               "'dimensions':[8,4],'head':['layer_norm'],'default_prompt':'q',"
+                               "'instruction':'{instruction}|{text}',"
                                "'attention':{'prompt':'bidirectional'},"
                                "'pool_skip_instruction':true,'prompts':{'q':'query: {text}'},"
                                "'infill':{'modes':['hybrid','rerank','fim'],'span_end':'</s>',"
@@ -165,6 +167,12 @@ static void test_with_a_profile(void **state)
     assert_int_equal(model.infill_modes[0], INFILL_HYBRID);
     assert_int_equal(model.infill_modes[1], INFILL_FIM);
     assert_true(model.calibrated);
+    assert_int_equal(model.token_offset, -1);
+    assert_int_equal(model.dimension_count, 2);
+    assert_int_equal(model.dimensions[1], 4);
+    assert_true(model.vector_norm);
+    assert_string_equal(model.default_prompt, "q");
+    assert_string_equal(model.instruction, "{instruction}|{text}");
     assert_int_equal(model.prompt_count, 1);
     assert_string_equal(model.prompts[0].name, "q");
     assert_string_equal(model.prompts[0].text, "query: {text}");
@@ -206,7 +214,7 @@ static void test_refusals(void **state)
         enum err err;
     } rows[] = {
         {"{'x':1}", "magnetd.profile: x", ERR_FORMAT},
-        {"{'token_offset':-1}", "token_offset", ERR_UNSUPPORTED},
+        {"{'dimensions':[8,9]}", "dimensions", ERR_FORMAT}, /* of 8 */
         {"{'infill':{'gap_positions':'collapsed'}}", "infill.gap_positions", ERR_UNSUPPORTED},
         {"{'infill':{'modes':['glm']}}", "infill.modes", ERR_UNSUPPORTED},
         {"{'infill':{'modes':['rerank']},'attention':{'prompt':'bidirectional'}}", "infill.modes",

@@ -20,6 +20,10 @@
 
 #define FORMAT ERR_FORMAT
 #define UNSUPPORTED ERR_UNSUPPORTED
+#define POOLING_FILE "1_Pooling/config.json"
+#define LONGEST "1_Pooling_in_a_folder_of_forty-seven_letters_xx"
+#define PROMPTS "config_sentence_transformers.json"
+#define LENGTH "sentence_bert_config.json"
 
 static void make_sentence(struct hub_files *files)
 {
@@ -72,6 +76,10 @@ static void test_sentence(void **state)
         const bool query = strcmp(profile.prompts[i].name, "query") == 0;
         assert_string_equal(profile.prompts[i].text, query ? "Say \"x\"\n: {text}" : "{text}");
     }
+    assert_string_equal(profile.default_prompt, "");
+    hub_files_change(&files, PROMPTS, ":null", ":\"query\"");
+    read_profile(&files, &profile, &context);
+    assert_string_equal(profile.default_prompt, "query");
     /* Both ways, and another pooling that GGUF has no number for. */
     hub_files_change(&files, "config.json", "\"bos_token_id\"",
         "\"use_bidirectional_attention\":true,\"bos_token_id\"");
@@ -83,11 +91,6 @@ static void test_sentence(void **state)
     assert_true(profile.pool_skip_instruction);
     hub_files_close(&files);
 }
-
-#define POOLING_FILE "1_Pooling/config.json"
-#define LONGEST "1_Pooling_in_a_folder_of_forty-seven_letters_xx"
-#define PROMPTS "config_sentence_transformers.json"
-#define LENGTH "sentence_bert_config.json"
 
 static const struct {
     const char *file;
@@ -139,8 +142,16 @@ static const struct {
     {PROMPTS, {"a prompt with a place of its own", "Say", "{text}", UNSUPPORTED,
                   PROMPTS ": prompts.query"}},
     {PROMPTS, {"a prompt without a name", "document", "", ERR_LIMIT, PROMPTS ": prompts."}},
-    {PROMPTS, {"a prompt nobody asked for", ":null", ":\"query\"", UNSUPPORTED,
+    {PROMPTS, {"a default", ":null", ":\"query\"", ERR_OK, NULL}},
+    {PROMPTS, {"a default that is none of them", ":null", ":\"queri\"", FORMAT,
                   PROMPTS ": default_prompt_name"}},
+    {PROMPTS, {"a default without prompts",
+                  "\"prompts\":{\"query\":\"Say \\\"x\\\"\\n: \","
+                  "\"document\":\"\"},\"default_prompt_name\":null",
+                  "\"default_prompt_name\":\"query\"", FORMAT, PROMPTS ": default_prompt_name"}},
+    {PROMPTS,
+        {"a default that is a number", ":null", ":1", FORMAT, PROMPTS ": default_prompt_name"}},
+    {PROMPTS, {"another place", "Say", "{instruction}", UNSUPPORTED, PROMPTS ": prompts.query"}},
     {PROMPTS, {"prompts in a list", "\"prompts\":{", "\"prompts\":[],\"x\":{", FORMAT,
                   PROMPTS ": prompts"}},
     {PROMPTS, {"no JSON", "{", "", FORMAT, PROMPTS}},
