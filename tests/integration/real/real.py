@@ -41,6 +41,8 @@ def model_path(name):
         return SOURCE / "tests/golden/fixtures/tiny_networks/gemma_embedding.gguf"
     if name == "minilm_q8":
         return data_path("minilm-reference/minilm-q8_0.gguf")
+    if "/" in name:
+        return SOURCE / f"tests/golden/fixtures/{name}.gguf"
     variable, file = {"default": ("MAGNETD_MODEL", "SmolLM2-135M-Instruct.Q4_1.gguf"),
                       "minilm": ("MAGNETD_MINILM", "all-MiniLM-L6-v2")}[name]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")

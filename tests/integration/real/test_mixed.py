@@ -2,7 +2,9 @@
 
 Method: each request alone first, then all four kinds at once from a start gate, several rounds; the
 answers must be equal byte for byte but for timings. The metric step_kinds must have seen a step
-that carried more than one kind. Case O15: an /embed beside streams ends within 10 steps.
+that carried more than one kind. The same for a network of Qwen3's shape with the profile of its
+embedder, which makes vectors of last rows and generates. Case O15: an /embed beside streams ends
+within 10 steps.
 """
 import sys
 import threading
@@ -36,6 +38,16 @@ REQUESTS = [
     ("/classify", {"inputs": ["good tea", "bad tea"], "labels": ["pos", "neg"]}),
     ("/classify", {"input": "Late again.", "questions": [
         {"type": "predicate", "instructions": "Is it about time?"}]}),
+]
+QWEN3 = [
+    ("/embed", {"inputs": ["the red fox", "tea on the train", "a"], "encoding_format": "base64"}),
+    ("/embed", {"inputs": "where is tea?", "prompt_name": "query"}),
+    ("/embed", {"inputs": ["the onion " * 9, "the hen"], "instruction": "Find tea"}),
+    ("/generate", {"inputs": "on the road", "parameters": {
+        "max_new_tokens": 24, "details": True, "top_n_tokens": 3}}),
+    ("/generate", {"inputs": "at the sea", "parameters": {
+        "max_new_tokens": 24, "details": True, "temperature": 1.4, "top_p": 0.9, "seed": 21}}),
+    ("/generate_stream", {"inputs": "at noon", "parameters": {"max_new_tokens": 20}}),
 ]
 MODERATION = [("/classify", {"prompt": "How do I boil an egg?", "response": "In water."})]
 
@@ -71,9 +83,23 @@ class Mixed(unittest.TestCase):
             pass
 
     def test_four_kinds_at_once(self):
-        requests = chosen_requests()
-        alone = [content(ok(self.server, path, body)) for path, body in requests]
-        before = real.settled(self.server)
+        before, after = self.all_at_once(self.server, chosen_requests())
+        self.assertEqual(after["magnetd_step_kinds_count"], after["magnetd_step_seconds_count"])
+        for kind in real.KINDS:
+            name = f'magnetd_requests_received_total{{kind="{kind}"}}'
+            self.assertGreater(after[name], before[name])
+
+    @unittest.skipUnless(TINY, "once is enough")
+    def test_an_embedder_that_generates(self):
+        profile = real.SOURCE / "deploy/profiles/qwen3-embedding.json"
+        with real.start("tiny_networks/qwen3", "--profile", str(profile)) as server:
+            self.assertEqual(ok(server, "/info").value["embedding"]["attention"], "causal")
+            self.all_at_once(server, QWEN3)
+
+    def all_at_once(self, server, requests):
+        """The metrics before and after."""
+        alone = [content(ok(server, path, body)) for path, body in requests]
+        before = real.settled(server)
         self.assertEqual(steps_with_several_kinds(before), 0)
         for _ in range(ROUNDS):
             gate = threading.Barrier(len(requests) * COPIES)
@@ -81,14 +107,11 @@ class Mixed(unittest.TestCase):
             def one(index):
                 path, body = requests[index % len(requests)]
                 gate.wait(60)
-                self.assertEqual(content(ok(self.server, path, body)), alone[index % len(requests)])
+                self.assertEqual(content(ok(server, path, body)), alone[index % len(requests)])
             together([lambda index=index: one(index) for index in range(len(requests) * COPIES)])
-        after = real.settled(self.server)
+        after = real.settled(server)
         self.assertGreater(steps_with_several_kinds(after), 0)
-        self.assertEqual(after["magnetd_step_kinds_count"], after["magnetd_step_seconds_count"])
-        for kind in real.KINDS:
-            name = f'magnetd_requests_received_total{{kind="{kind}"}}'
-            self.assertGreater(after[name], before[name])
+        return before, after
 
     @unittest.skipIf(TINY, "a stream of the tiny model is over before anything can stand beside it")
     @unittest.skipIf(real.SCALE > 1, "a sanitizer makes the default model too slow for this")
