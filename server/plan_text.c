@@ -78,9 +78,10 @@ void plan_text_profile(FILE *file, const struct model_info *model)
         model->can_embed ? " embed" : "", model->can_infill ? " infill" : "",
         model->can_classify ? " classify" : "");
     if (model->can_embed) {
-        fprintf(file, "  vectors of %d, %s, pooled by %s%s\n", model->vector,
+        fprintf(file, "  vectors of %d, %s, pooled by %s%s%s%s\n", model->vector,
             plan_text_attention(model->embed_attention), plan_text_pooling(model->embed_pooling),
-            model->pool_skip_instruction ? " without the instruction" : "");
+            model->pool_skip_instruction ? " without the instruction" : "",
+            model->dense_widest > 0 ? ", dense head" : "", model->vector_norm ? ", normed" : "");
     }
     for (int32_t i = 0; i < model->prompt_count; i++) {
         fprintf(file, "%s%s", i == 0 ? "  prompts " : ", ", model->prompts[i].name);

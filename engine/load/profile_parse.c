@@ -3,166 +3,13 @@
  * the path of keys kept so that every error can name it. A key may stand once (the JSON parser sees
  * to that) and only where a table has it.
  */
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "engine/load/meta_json.h"
-#include "engine/load/profile.h"
-
-struct reader {
-    struct profile *profile;
-    const char *source;
-    char path[ERR_WHERE_BYTES];        /* "infill.fim.order" */
-    struct profile_adapters *adapters; /* of the mode that is read */
-    struct err_info *info;
-};
-
-typedef enum err read_fn(struct reader *reader, const struct meta_json *value);
-
-struct entry {
-    const char *key;
-    read_fn *read;
-};
-
-static enum err fail(struct reader *reader, enum err code, const char *format, ...)
-    PRINTF_LIKE(3, 4);
-
-static enum err fail(struct reader *reader, enum err code, const char *format, ...)
-{
-    char where[ERR_WHERE_BYTES];
-    char text[ERR_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    snprintf(where, sizeof(where), "%.60s: %.90s", reader->source, reader->path);
-    return err_set(
-        reader->info, code, reader->path[0] == '\0' ? reader->source : where, "%s", text);
-}
-
-/* Appends a key or "[index]"; returns the length to go back to. */
-static size_t path_push(struct reader *reader, const char *key)
-{
-    const size_t length = strlen(reader->path);
-    const char *dot = length == 0 || key[0] == '[' ? "" : ".";
-    snprintf(reader->path + length, sizeof(reader->path) - length, "%s%s", dot, key);
-    return length;
-}
-
-/* ---- kinds of values ------------------------------------------------------------------------ */
-
-static enum err want(struct reader *reader, const struct meta_json *value, enum meta_json_type type)
-{
-    static const char *const words[] = {
-        "null", "true or false", "an integer", "a number", "a string", "a list", "an object"};
-    if (meta_json_type(value) != type) {
-        return fail(reader, ERR_FORMAT, "is %s, not %s", words[meta_json_type(value)], words[type]);
-    }
-    return ERR_OK;
-}
-
-static enum err read_object(struct reader *reader, const struct meta_json *value,
-    const struct entry *entries, size_t entry_count)
-{
-    enum err err = want(reader, value, META_JSON_OBJECT);
-    void *cursor = NULL;
-    const char *key;
-    const struct meta_json *member;
-    while (err == ERR_OK && meta_json_next(value, &cursor, &key, &member)) {
-        const size_t length = path_push(reader, key);
-        size_t i = 0;
-        while (i < entry_count && strcmp(entries[i].key, key) != 0) {
-            i++;
-        }
-        err = i == entry_count ? fail(reader, ERR_FORMAT, "a profile has no such key")
-                               : entries[i].read(reader, member);
-        if (err == ERR_OK) {
-            reader->path[length] = '\0';
-        }
-    }
-    return err;
-}
-
-static enum err read_list(
-    struct reader *reader, const struct meta_json *value, size_t count_max, read_fn *read)
-{
-    enum err err = want(reader, value, META_JSON_ARRAY);
-    if (err == ERR_OK && meta_json_count(value) > count_max) {
-        return fail(reader, ERR_LIMIT, "has %zu elements, at most %zu are possible",
-            meta_json_count(value), count_max);
-    }
-    for (size_t i = 0; err == ERR_OK && i < meta_json_count(value); i++) {
-        char index[24];
-        snprintf(index, sizeof(index), "[%zu]", i);
-        const size_t length = path_push(reader, index);
-        err = read(reader, meta_json_at(value, i));
-        if (err == ERR_OK) {
-            reader->path[length] = '\0';
-        }
-    }
-    return err;
-}
-
-static enum err read_text(
-    struct reader *reader, const struct meta_json *value, size_t bytes, char *out)
-{
-    enum err err = want(reader, value, META_JSON_STRING);
-    if (err != ERR_OK) {
-        return err;
-    }
-    const size_t count = meta_json_count(value);
-    if (count == 0) {
-        return fail(reader, ERR_FORMAT, "is empty");
-    }
-    if (count >= bytes) {
-        return fail(reader, ERR_LIMIT, "has %zu bytes, at most %zu are possible", count, bytes - 1);
-    }
-    memcpy(out, meta_json_string(value), count + 1);
-    return ERR_OK;
-}
-
-static enum err read_bool(struct reader *reader, const struct meta_json *value, bool *out)
-{
-    enum err err = want(reader, value, META_JSON_BOOL);
-    if (err == ERR_OK) {
-        *out = meta_json_bool(value);
-    }
-    return err;
-}
-
-/* Index of the string among `words`, which end with NULL. */
-static enum err read_word(
-    struct reader *reader, const struct meta_json *value, const char *const *words, int *out)
-{
-    enum err err = want(reader, value, META_JSON_STRING);
-    for (int i = 0; err == ERR_OK && words[i] != NULL; i++) {
-        if (strcmp(words[i], meta_json_string(value)) == 0) {
-            *out = i;
-            return ERR_OK;
-        }
-    }
-    return err != ERR_OK ? err : fail(reader, ERR_FORMAT, "no such word is known here");
-}
-
-static enum err read_integer(
-    struct reader *reader, const struct meta_json *value, int32_t min, int32_t max, int32_t *out)
-{
-    enum err err = want(reader, value, META_JSON_INTEGER);
-    if (err != ERR_OK) {
-        return err;
-    }
-    const int64_t number = meta_json_integer(value);
-    if (number < min || number > max) {
-        return fail(reader, ERR_FORMAT, "is outside %" PRId32 " to %" PRId32, min, max);
-    }
-    *out = (int32_t)number;
-    return ERR_OK;
-}
+#include "engine/load/profile_reader.h"
 
 /* ---- modes, attention, vectors -------------------------------------------------------------- */
 
-static enum err read_mode(struct reader *reader, const struct meta_json *value)
+static enum err read_mode(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {
 #define X(name, word) word,
@@ -170,9 +17,9 @@ static enum err read_mode(struct reader *reader, const struct meta_json *value)
 #undef X
             NULL};
     int kind = 0;
-    enum err err = read_word(reader, value, words, &kind);
+    enum err err = profile_reader_word(reader, value, words, &kind);
     if (err == ERR_OK && reader->profile->modes[kind]) {
-        return fail(reader, ERR_FORMAT, "stands twice in the list");
+        return profile_reader_fail(reader, ERR_FORMAT, "stands twice in the list");
     }
     if (err == ERR_OK) {
         reader->profile->modes[kind] = true;
@@ -180,92 +27,93 @@ static enum err read_mode(struct reader *reader, const struct meta_json *value)
     return err;
 }
 
-static enum err read_modes(struct reader *reader, const struct meta_json *value)
+static enum err read_modes(struct profile_reader *reader, const struct meta_json *value)
 {
     memset(reader->profile->modes, 0, sizeof(reader->profile->modes));
     reader->profile->modes_stated = true;
-    enum err err = read_list(reader, value, KIND_COUNT, read_mode);
+    enum err err = profile_reader_list(reader, value, KIND_COUNT, read_mode);
     if (err == ERR_OK && meta_json_count(value) == 0) {
-        return fail(reader, ERR_FORMAT, "is empty");
+        return profile_reader_fail(reader, ERR_FORMAT, "is empty");
     }
     return err;
 }
 
 static enum err read_attention_word(
-    struct reader *reader, const struct meta_json *value, enum attention *out)
+    struct profile_reader *reader, const struct meta_json *value, enum attention *out)
 {
     static const char *const words[] = {"causal", "bidirectional", NULL};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         *out = index == 0 ? ATTENTION_CAUSAL : ATTENTION_BIDIRECTIONAL;
     }
     return err;
 }
 
-static enum err read_attention_embed(struct reader *reader, const struct meta_json *value)
+static enum err read_attention_embed(struct profile_reader *reader, const struct meta_json *value)
 {
     reader->profile->embed_attention_stated = true;
     return read_attention_word(reader, value, &reader->profile->embed_attention);
 }
 
-static enum err read_attention_prompt(struct reader *reader, const struct meta_json *value)
+static enum err read_attention_prompt(struct profile_reader *reader, const struct meta_json *value)
 {
     return read_attention_word(reader, value, &reader->profile->prompt_attention);
 }
 
-static enum err read_attention(struct reader *reader, const struct meta_json *value)
+static enum err read_attention(struct profile_reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"embed", read_attention_embed},
         {"prompt", read_attention_prompt},
     };
-    return read_object(reader, value, entries, ARRAY_COUNT(entries));
+    return profile_reader_object(reader, value, entries, ARRAY_COUNT(entries));
 }
 
-static enum err read_pooling(struct reader *reader, const struct meta_json *value)
+static enum err read_pooling(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"mean", "cls", "last", "eos", "weighted_mean", NULL};
     static const enum pooling poolings[] = {
         POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_EOS, POOLING_WEIGHTED_MEAN};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         reader->profile->pooling = poolings[index];
     }
     return err;
 }
 
-static enum err read_pool_skip_instruction(struct reader *reader, const struct meta_json *value)
+static enum err read_pool_skip_instruction(
+    struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_bool(reader, value, &reader->profile->pool_skip_instruction);
+    return profile_reader_bool(reader, value, &reader->profile->pool_skip_instruction);
 }
 
-static enum err read_token_offset(struct reader *reader, const struct meta_json *value)
+static enum err read_token_offset(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_integer(reader, value, -1, 0, &reader->profile->token_offset);
+    return profile_reader_integer(reader, value, -1, 0, &reader->profile->token_offset);
 }
 
-static enum err read_dimension(struct reader *reader, const struct meta_json *value)
+static enum err read_dimension(struct profile_reader *reader, const struct meta_json *value)
 {
     struct profile *profile = reader->profile;
-    enum err err = read_integer(
+    enum err err = profile_reader_integer(
         reader, value, 1, LIMIT_HIDDEN, &profile->dimensions[profile->dimension_count]);
     profile->dimension_count += err == ERR_OK;
     return err;
 }
 
-static enum err read_dimensions(struct reader *reader, const struct meta_json *value)
+static enum err read_dimensions(struct profile_reader *reader, const struct meta_json *value)
 {
     reader->profile->dimension_count = 0;
-    return read_list(reader, value, PROFILE_DIMENSIONS, read_dimension);
+    return profile_reader_list(reader, value, PROFILE_DIMENSIONS, read_dimension);
 }
 
-static enum err read_head_part(struct reader *reader, const struct meta_json *value)
+static enum err read_head_part(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"layer_norm", NULL};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         reader->profile->vector_norm = true;
     }
@@ -273,10 +121,10 @@ static enum err read_head_part(struct reader *reader, const struct meta_json *va
 }
 
 /* What follows the pooling besides dense layers, which the weights state themselves. */
-static enum err read_head(struct reader *reader, const struct meta_json *value)
+static enum err read_head(struct profile_reader *reader, const struct meta_json *value)
 {
     reader->profile->vector_norm = false;
-    return read_list(reader, value, 1, read_head_part);
+    return profile_reader_list(reader, value, 1, read_head_part);
 }
 
 /* ---- prompts -------------------------------------------------------------------------------- */
@@ -298,34 +146,34 @@ static int count_of(const char *text, const char *place)
 }
 
 /* A text that is said again stands twice, and its second copy is pooled. */
-static enum err check_places(struct reader *reader, const char *text, int instructions)
+static enum err check_places(struct profile_reader *reader, const char *text, int instructions)
 {
     const int texts = count_of(text, "{text}");
     if (texts < 1 || texts > 2) {
-        return fail(reader, ERR_FORMAT, "does not hold {text} once or twice");
+        return profile_reader_fail(reader, ERR_FORMAT, "does not hold {text} once or twice");
     }
     if (count_of(text, "{instruction}") != instructions) {
-        return fail(reader, ERR_FORMAT, "%s",
+        return profile_reader_fail(reader, ERR_FORMAT, "%s",
             instructions == 0 ? "holds {instruction}, which belongs in the key instruction"
                               : "does not hold {instruction} exactly once");
     }
     return ERR_OK;
 }
 
-static enum err read_instruction(struct reader *reader, const struct meta_json *value)
+static enum err read_instruction(struct profile_reader *reader, const struct meta_json *value)
 {
     char *text = reader->profile->instruction;
-    enum err err = read_text(reader, value, PROFILE_TEXT_BYTES, text);
+    enum err err = profile_reader_text(reader, value, PROFILE_TEXT_BYTES, text);
     return err == ERR_OK ? check_places(reader, text, 1) : err;
 }
 
-static enum err read_default_prompt(struct reader *reader, const struct meta_json *value)
+static enum err read_default_prompt(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_NAME_BYTES, reader->profile->default_prompt);
+    return profile_reader_text(reader, value, PROFILE_NAME_BYTES, reader->profile->default_prompt);
 }
 
 /* After the whole is read: prompts may stand behind the one that names them. */
-static enum err check_default_prompt(struct reader *reader)
+static enum err check_default_prompt(struct profile_reader *reader)
 {
     const struct profile *profile = reader->profile;
     for (int32_t i = 0; i < profile->prompt_count; i++) {
@@ -336,19 +184,21 @@ static enum err check_default_prompt(struct reader *reader)
     if (profile->default_prompt[0] == '\0') {
         return ERR_OK;
     }
-    (void)path_push(reader, "default_prompt");
-    return fail(reader, ERR_FORMAT, "is none of the prompts");
+    (void)profile_reader_push(reader, "default_prompt");
+    return profile_reader_fail(reader, ERR_FORMAT, "is none of the prompts");
 }
 
-static enum err read_prompt(struct reader *reader, const char *name, const struct meta_json *value)
+static enum err read_prompt(
+    struct profile_reader *reader, const char *name, const struct meta_json *value)
 {
     struct profile *profile = reader->profile;
     const int32_t index = profile->prompt_count;
     if (name[0] == '\0' || strlen(name) >= sizeof(profile->prompts[0].name)) {
-        return fail(reader, ERR_LIMIT, "a prompt's name has 1 to %zu bytes",
+        return profile_reader_fail(reader, ERR_LIMIT, "a prompt's name has 1 to %zu bytes",
             sizeof(profile->prompts[0].name) - 1);
     }
-    enum err err = read_text(reader, value, PROFILE_TEXT_BYTES, profile->prompts[index].text);
+    enum err err =
+        profile_reader_text(reader, value, PROFILE_TEXT_BYTES, profile->prompts[index].text);
     if (err == ERR_OK) {
         err = check_places(reader, profile->prompts[index].text, 0);
     }
@@ -359,11 +209,11 @@ static enum err read_prompt(struct reader *reader, const char *name, const struc
     return err;
 }
 
-static enum err read_prompts(struct reader *reader, const struct meta_json *value)
+static enum err read_prompts(struct profile_reader *reader, const struct meta_json *value)
 {
-    enum err err = want(reader, value, META_JSON_OBJECT);
+    enum err err = profile_reader_want(reader, value, META_JSON_OBJECT);
     if (err == ERR_OK && meta_json_count(value) > LIMIT_PROMPTS) {
-        return fail(reader, ERR_LIMIT, "has %zu prompts, at most %d are possible",
+        return profile_reader_fail(reader, ERR_LIMIT, "has %zu prompts, at most %d are possible",
             meta_json_count(value), LIMIT_PROMPTS);
     }
     reader->profile->prompt_count = 0;
@@ -371,7 +221,7 @@ static enum err read_prompts(struct reader *reader, const struct meta_json *valu
     const char *name;
     const struct meta_json *member;
     while (err == ERR_OK && meta_json_next(value, &cursor, &name, &member)) {
-        const size_t length = path_push(reader, name);
+        const size_t length = profile_reader_push(reader, name);
         err = read_prompt(reader, name, member);
         if (err == ERR_OK) {
             reader->path[length] = '\0';
@@ -382,7 +232,7 @@ static enum err read_prompts(struct reader *reader, const struct meta_json *valu
 
 /* ---- infill --------------------------------------------------------------------------------- */
 
-static enum err read_infill_mode(struct reader *reader, const struct meta_json *value)
+static enum err read_infill_mode(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[INFILL_MODE_COUNT + 1] = {
 #define X(name, word) word,
@@ -391,10 +241,10 @@ static enum err read_infill_mode(struct reader *reader, const struct meta_json *
     };
     struct profile *profile = reader->profile;
     int mode = 0;
-    enum err err = read_word(reader, value, words, &mode);
+    enum err err = profile_reader_word(reader, value, words, &mode);
     for (int32_t i = 0; err == ERR_OK && i < profile->infill_mode_count; i++) {
         if ((int)profile->infill_modes[i] == mode) {
-            return fail(reader, ERR_FORMAT, "stands twice in the list");
+            return profile_reader_fail(reader, ERR_FORMAT, "stands twice in the list");
         }
     }
     if (err == ERR_OK) {
@@ -403,82 +253,82 @@ static enum err read_infill_mode(struct reader *reader, const struct meta_json *
     return err;
 }
 
-static enum err read_infill_modes(struct reader *reader, const struct meta_json *value)
+static enum err read_infill_modes(struct profile_reader *reader, const struct meta_json *value)
 {
     reader->profile->infill_mode_count = 0;
     reader->profile->infill_modes_stated = true;
-    enum err err = read_list(reader, value, INFILL_MODE_COUNT, read_infill_mode);
+    enum err err = profile_reader_list(reader, value, INFILL_MODE_COUNT, read_infill_mode);
     if (err == ERR_OK && meta_json_count(value) == 0) {
-        return fail(reader, ERR_FORMAT, "is empty");
+        return profile_reader_fail(reader, ERR_FORMAT, "is empty");
     }
     return err;
 }
 
-static enum err read_gap_positions(struct reader *reader, const struct meta_json *value)
+static enum err read_gap_positions(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"inplace", "collapsed", "glm2d", NULL};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         reader->profile->gap_positions = (enum gap_positions)index;
     }
     return err;
 }
 
-static enum err read_span_end(struct reader *reader, const struct meta_json *value)
+static enum err read_span_end(struct profile_reader *reader, const struct meta_json *value)
 {
     if (meta_json_type(value) == META_JSON_NULL) {
         reader->profile->span_end[0] = '\0';
         return ERR_OK;
     }
-    return read_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->span_end);
+    return profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->span_end);
 }
 
-static enum err read_fim_style(struct reader *reader, const struct meta_json *value)
+static enum err read_fim_style(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"tokens", "incoder", NULL};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         reader->profile->fim.style = (enum fim_style)index;
     }
     return err;
 }
 
-static enum err read_fim_order(struct reader *reader, const struct meta_json *value)
+static enum err read_fim_order(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"psm", "spm", NULL};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         reader->profile->fim.order = (enum fim_order)index;
     }
     return err;
 }
 
-static enum err read_fim_prefix(struct reader *reader, const struct meta_json *value)
+static enum err read_fim_prefix(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.prefix);
+    return profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.prefix);
 }
 
-static enum err read_fim_suffix(struct reader *reader, const struct meta_json *value)
+static enum err read_fim_suffix(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.suffix);
+    return profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.suffix);
 }
 
-static enum err read_fim_middle(struct reader *reader, const struct meta_json *value)
+static enum err read_fim_middle(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.middle);
+    return profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.middle);
 }
 
-static enum err read_fim_end(struct reader *reader, const struct meta_json *value)
+static enum err read_fim_end(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.end);
+    return profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->fim.end);
 }
 
-static enum err read_fim(struct reader *reader, const struct meta_json *value)
+static enum err read_fim(struct profile_reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"style", read_fim_style},
         {"order", read_fim_order},
         {"prefix", read_fim_prefix},
@@ -486,91 +336,93 @@ static enum err read_fim(struct reader *reader, const struct meta_json *value)
         {"middle", read_fim_middle},
         {"end", read_fim_end},
     };
-    return read_object(reader, value, entries, ARRAY_COUNT(entries));
+    return profile_reader_object(reader, value, entries, ARRAY_COUNT(entries));
 }
 
-static enum err read_infill(struct reader *reader, const struct meta_json *value)
+static enum err read_infill(struct profile_reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"modes", read_infill_modes},
         {"gap_positions", read_gap_positions},
         {"span_end", read_span_end},
         {"fim", read_fim},
     };
-    return read_object(reader, value, entries, ARRAY_COUNT(entries));
+    return profile_reader_object(reader, value, entries, ARRAY_COUNT(entries));
 }
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 
-static enum err read_bos(struct reader *reader, const struct meta_json *value)
+static enum err read_bos(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"add", "never", NULL};
     int index = 0;
-    enum err err = read_word(reader, value, words, &index);
+    enum err err = profile_reader_word(reader, value, words, &index);
     if (err == ERR_OK) {
         reader->profile->bos = index == 0 ? BOS_ADD : BOS_NEVER;
     }
     return err;
 }
 
-static enum err read_mask(struct reader *reader, const struct meta_json *value)
+static enum err read_mask(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->mask);
+    return profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, reader->profile->mask);
 }
 
-static enum err read_end(struct reader *reader, const struct meta_json *value)
+static enum err read_end(struct profile_reader *reader, const struct meta_json *value)
 {
     struct profile *profile = reader->profile;
-    enum err err = read_text(reader, value, PROFILE_TOKEN_BYTES, profile->ends[profile->end_count]);
+    enum err err =
+        profile_reader_text(reader, value, PROFILE_TOKEN_BYTES, profile->ends[profile->end_count]);
     profile->end_count += err == ERR_OK;
     return err;
 }
 
 /* One name or a list of them. */
-static enum err read_ends(struct reader *reader, const struct meta_json *value)
+static enum err read_ends(struct profile_reader *reader, const struct meta_json *value)
 {
     reader->profile->end_count = 0;
     if (meta_json_type(value) == META_JSON_STRING) {
         return read_end(reader, value);
     }
-    return read_list(reader, value, LIMIT_END_TOKENS, read_end);
+    return profile_reader_list(reader, value, LIMIT_END_TOKENS, read_end);
 }
 
-static enum err read_tokens(struct reader *reader, const struct meta_json *value)
+static enum err read_tokens(struct profile_reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"bos", read_bos},
         {"mask", read_mask},
         {"end", read_ends},
     };
-    return read_object(reader, value, entries, ARRAY_COUNT(entries));
+    return profile_reader_object(reader, value, entries, ARRAY_COUNT(entries));
 }
 
 /* ---- classify ------------------------------------------------------------------------------- */
 
-static struct profile_field *newest_field(struct reader *reader)
+static struct profile_field *newest_field(struct profile_reader *reader)
 {
     return &reader->profile->classify.fields[reader->profile->classify.field_count];
 }
 
-static enum err read_field_name(struct reader *reader, const struct meta_json *value)
+static enum err read_field_name(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_NAME_BYTES, newest_field(reader)->name);
+    return profile_reader_text(reader, value, PROFILE_NAME_BYTES, newest_field(reader)->name);
 }
 
-static enum err read_field_label(struct reader *reader, const struct meta_json *value)
+static enum err read_field_label(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_TEXT_BYTES, newest_field(reader)->label);
+    return profile_reader_text(reader, value, PROFILE_TEXT_BYTES, newest_field(reader)->label);
 }
 
-static enum err read_field_value(struct reader *reader, const struct meta_json *value)
+static enum err read_field_value(struct profile_reader *reader, const struct meta_json *value)
 {
     struct profile_field *field = newest_field(reader);
     const int32_t index = field->value_count;
-    enum err err = read_text(reader, value, PROFILE_NAME_BYTES, field->values[index].text);
+    enum err err =
+        profile_reader_text(reader, value, PROFILE_NAME_BYTES, field->values[index].text);
     for (int32_t i = 0; err == ERR_OK && i < index; i++) {
         if (strcmp(field->values[i].text, field->values[index].text) == 0) {
-            return fail(reader, ERR_FORMAT, "stands twice in the list");
+            return profile_reader_fail(reader, ERR_FORMAT, "stands twice in the list");
         }
     }
     if (err == ERR_OK) {
@@ -580,31 +432,32 @@ static enum err read_field_value(struct reader *reader, const struct meta_json *
     return err;
 }
 
-static enum err read_field_values(struct reader *reader, const struct meta_json *value)
+static enum err read_field_values(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_list(reader, value, PROFILE_VALUES, read_field_value);
+    return profile_reader_list(reader, value, PROFILE_VALUES, read_field_value);
 }
 
 /* value -> its label in the reply, null = not applicable. Read after the values. */
-static enum err read_field_map(struct reader *reader, const struct meta_json *map)
+static enum err read_field_map(struct profile_reader *reader, const struct meta_json *map)
 {
     struct profile_field *field = newest_field(reader);
-    enum err err = want(reader, map, META_JSON_OBJECT);
+    enum err err = profile_reader_want(reader, map, META_JSON_OBJECT);
     void *cursor = NULL;
     const char *text;
     const struct meta_json *meaning;
     while (err == ERR_OK && meta_json_next(map, &cursor, &text, &meaning)) {
-        const size_t length = path_push(reader, text);
+        const size_t length = profile_reader_push(reader, text);
         int32_t i = 0;
         while (i < field->value_count && strcmp(field->values[i].text, text) != 0) {
             i++;
         }
         if (i == field->value_count) {
-            err = fail(reader, ERR_FORMAT, "is none of the field's values");
+            err = profile_reader_fail(reader, ERR_FORMAT, "is none of the field's values");
         } else if (meta_json_type(meaning) == META_JSON_NULL) {
             field->values[i].meaning[0] = '\0';
         } else {
-            err = read_text(reader, meaning, PROFILE_NAME_BYTES, field->values[i].meaning);
+            err =
+                profile_reader_text(reader, meaning, PROFILE_NAME_BYTES, field->values[i].meaning);
         }
         if (err == ERR_OK) {
             reader->path[length] = '\0';
@@ -613,23 +466,23 @@ static enum err read_field_map(struct reader *reader, const struct meta_json *ma
     return err;
 }
 
-static enum err read_nothing(struct reader *reader, const struct meta_json *value)
+static enum err read_nothing(struct profile_reader *reader, const struct meta_json *value)
 {
     return ERR_OK;
 }
 
-static enum err read_field(struct reader *reader, const struct meta_json *value)
+static enum err read_field(struct profile_reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"name", read_field_name}, {"label", read_field_label}, {"values", read_field_values},
         {"map", read_nothing}, /* below: it needs the values, wherever they stand */
     };
     struct profile_field *field = newest_field(reader);
     memset(field, 0, sizeof(*field));
-    enum err err = read_object(reader, value, entries, ARRAY_COUNT(entries));
+    enum err err = profile_reader_object(reader, value, entries, ARRAY_COUNT(entries));
     const struct meta_json *map = err == ERR_OK ? meta_json_get(value, "map") : NULL;
     if (map != NULL) {
-        const size_t length = path_push(reader, "map");
+        const size_t length = profile_reader_push(reader, "map");
         err = read_field_map(reader, map);
         if (err == ERR_OK) {
             reader->path[length] = '\0';
@@ -637,43 +490,44 @@ static enum err read_field(struct reader *reader, const struct meta_json *value)
     }
     if (err == ERR_OK &&
         (field->name[0] == '\0' || field->label[0] == '\0' || field->value_count < 2)) {
-        return fail(reader, ERR_FORMAT, "needs a name, a label and at least two values");
+        return profile_reader_fail(
+            reader, ERR_FORMAT, "needs a name, a label and at least two values");
     }
     reader->profile->classify.field_count += err == ERR_OK;
     return err;
 }
 
-static enum err read_fields(struct reader *reader, const struct meta_json *value)
+static enum err read_fields(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_list(reader, value, PROFILE_FIELDS, read_field);
+    return profile_reader_list(reader, value, PROFILE_FIELDS, read_field);
 }
 
-static enum err read_classify_name(struct reader *reader, const struct meta_json *value)
+static enum err read_classify_name(struct profile_reader *reader, const struct meta_json *value)
 {
-    return read_text(reader, value, PROFILE_NAME_BYTES, reader->profile->classify.name);
+    return profile_reader_text(reader, value, PROFILE_NAME_BYTES, reader->profile->classify.name);
 }
 
-static enum err read_template(struct reader *reader, const struct meta_json *value)
+static enum err read_template(struct profile_reader *reader, const struct meta_json *value)
 {
     char *text = reader->profile->classify.template_text;
-    enum err err = read_text(reader, value, PROFILE_TEMPLATE_BYTES, text);
+    enum err err = profile_reader_text(reader, value, PROFILE_TEMPLATE_BYTES, text);
     if (err == ERR_OK && !holds_once(text, "{prompt}")) {
-        return fail(reader, ERR_FORMAT, "does not hold {prompt} exactly once");
+        return profile_reader_fail(reader, ERR_FORMAT, "does not hold {prompt} exactly once");
     }
     return err;
 }
 
 /* The only rule so far: softmax over the candidates' first tokens (models.md, section 7). */
-static enum err read_score(struct reader *reader, const struct meta_json *value)
+static enum err read_score(struct profile_reader *reader, const struct meta_json *value)
 {
     static const char *const words[] = {"softmax", NULL};
     int index = 0;
-    return read_word(reader, value, words, &index);
+    return profile_reader_word(reader, value, words, &index);
 }
 
-static enum err read_classify(struct reader *reader, const struct meta_json *value)
+static enum err read_classify(struct profile_reader *reader, const struct meta_json *value)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"name", read_classify_name},
         {"template", read_template},
         {"fields", read_fields},
@@ -681,12 +535,13 @@ static enum err read_classify(struct reader *reader, const struct meta_json *val
     };
     struct profile_classify *classify = &reader->profile->classify;
     memset(classify, 0, sizeof(*classify));
-    enum err err = read_object(reader, value, entries, ARRAY_COUNT(entries));
+    enum err err = profile_reader_object(reader, value, entries, ARRAY_COUNT(entries));
     if (err == ERR_OK && classify->name[0] == '\0') {
-        return fail(reader, ERR_FORMAT, "needs a name");
+        return profile_reader_fail(reader, ERR_FORMAT, "needs a name");
     }
     if (err == ERR_OK && (classify->template_text[0] == '\0') != (classify->field_count == 0)) {
-        return fail(reader, ERR_FORMAT, "needs both a template and fields, or neither");
+        return profile_reader_fail(
+            reader, ERR_FORMAT, "needs both a template and fields, or neither");
     }
     classify->stated = err == ERR_OK;
     return err;
@@ -694,14 +549,14 @@ static enum err read_classify(struct reader *reader, const struct meta_json *val
 
 /* ---- adapters ------------------------------------------------------------------------------- */
 
-static enum err read_adapter(struct reader *reader, const struct meta_json *value)
+static enum err read_adapter(struct profile_reader *reader, const struct meta_json *value)
 {
     struct profile_adapters *adapters = reader->adapters;
     enum err err =
-        read_text(reader, value, PROFILE_ADAPTER_BYTES, adapters->paths[adapters->count]);
+        profile_reader_text(reader, value, PROFILE_ADAPTER_BYTES, adapters->paths[adapters->count]);
     for (int32_t i = 0; err == ERR_OK && i < adapters->count; i++) {
         if (strcmp(adapters->paths[i], adapters->paths[adapters->count]) == 0) {
-            return fail(reader, ERR_FORMAT, "stands twice in the list");
+            return profile_reader_fail(reader, ERR_FORMAT, "stands twice in the list");
         }
     }
     adapters->count += err == ERR_OK;
@@ -709,7 +564,7 @@ static enum err read_adapter(struct reader *reader, const struct meta_json *valu
 }
 
 static enum err read_mode_adapters(
-    struct reader *reader, const char *mode, const struct meta_json *value)
+    struct profile_reader *reader, const char *mode, const struct meta_json *value)
 {
     static const char *const words[KIND_COUNT] = {
 #define X(name, word) word,
@@ -721,21 +576,21 @@ static enum err read_mode_adapters(
         kind++;
     }
     if (kind == KIND_COUNT) {
-        return fail(reader, ERR_FORMAT, "no such mode is known here");
+        return profile_reader_fail(reader, ERR_FORMAT, "no such mode is known here");
     }
     reader->adapters = &reader->profile->adapters[kind];
     *reader->adapters = (struct profile_adapters){.stated = true};
-    return read_list(reader, value, LIMIT_ADAPTERS, read_adapter);
+    return profile_reader_list(reader, value, LIMIT_ADAPTERS, read_adapter);
 }
 
-static enum err read_adapters(struct reader *reader, const struct meta_json *value)
+static enum err read_adapters(struct profile_reader *reader, const struct meta_json *value)
 {
-    enum err err = want(reader, value, META_JSON_OBJECT);
+    enum err err = profile_reader_want(reader, value, META_JSON_OBJECT);
     void *cursor = NULL;
     const char *mode;
     const struct meta_json *list;
     while (err == ERR_OK && meta_json_next(value, &cursor, &mode, &list)) {
-        const size_t length = path_push(reader, mode);
+        const size_t length = profile_reader_push(reader, mode);
         err = read_mode_adapters(reader, mode, list);
         if (err == ERR_OK) {
             reader->path[length] = '\0';
@@ -749,7 +604,7 @@ static enum err read_adapters(struct reader *reader, const struct meta_json *val
 enum err profile_parse(const char *bytes, size_t count, const char *source, struct profile *profile,
     struct err_info *info)
 {
-    static const struct entry entries[] = {
+    static const struct profile_entry entries[] = {
         {"modes", read_modes},
         {"attention", read_attention},
         {"pooling", read_pooling},
@@ -766,13 +621,13 @@ enum err profile_parse(const char *bytes, size_t count, const char *source, stru
         {"adapters", read_adapters},
     };
     static const struct meta_json_limits limits = {.bytes = 1 << 20, .depth = 8, .values = 4096};
-    struct reader reader = {.profile = profile, .source = source, .info = info};
+    struct profile_reader reader = {.profile = profile, .source = source, .info = info};
     struct meta_json *root = NULL;
     enum err err = meta_json_parse(bytes, count, &limits, source, &root, info);
     if (err != ERR_OK) {
         return err;
     }
-    err = read_object(&reader, root, entries, ARRAY_COUNT(entries));
+    err = profile_reader_object(&reader, root, entries, ARRAY_COUNT(entries));
     if (err == ERR_OK) {
         err = check_default_prompt(&reader);
     }

@@ -542,9 +542,7 @@ void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t sto
 
 void seq_finish_vector(struct seq *seq, const struct seq_tools *tools)
 {
-    ASSERT(seq->vector_due);
     struct item_result *result = seq->result;
-    seq->vector_due = false;
     seq->pool.count = tools->vector;
     enum err err =
         pooling_finish(&seq->pool, result->vector_dim, seq->item->normalize, result->vector);

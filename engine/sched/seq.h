@@ -113,7 +113,7 @@ void seq_take_score(
 /* Rows up to `stored` are computed; when the prompt is complete, the token vectors are checked or
  * the pool is closed: the vector is due then. */
 void seq_rows_stored(struct seq *seq, const struct seq_tools *tools, int32_t stored);
-/* Hands out the vector that is due, after the dense head has been over pool_sum if there is one. */
+/* Hands out the vector that was due, once the dense head, if any, has been over pool_sum. */
 void seq_finish_vector(struct seq *seq, const struct seq_tools *tools);
 /* Prompt rows whose K/V may come from the reuse store: causal rows up to the first one that
  * something is read from, or a context block as a whole. 0 = none. */

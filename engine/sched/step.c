@@ -219,8 +219,10 @@ static void take_vectors(struct scheduler *scheduler, struct sched_pass *pass)
     struct seq *seqs[VECTOR_ROWS];
     int32_t count = 0;
     for (int32_t r = 0; r < pass->batch.run_count; r++) {
-        if (pass->run_seqs[r]->vector_due) {
-            seqs[count++] = pass->run_seqs[r];
+        struct seq *seq = pass->run_seqs[r];
+        if (seq->vector_due) {
+            seq->vector_due = false; /* it may have two runs */
+            seqs[count++] = seq;
         }
         if (count == VECTOR_ROWS || r + 1 == pass->batch.run_count) {
             finish_vectors(scheduler, seqs, count);
