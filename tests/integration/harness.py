@@ -6,6 +6,7 @@ says otherwise. Every wait is bounded, so a hanging server is a failure and neve
 import json
 import os
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -17,6 +18,13 @@ import time
 
 SCALE = max(1, int(os.environ.get("MAGNETD_TEST_SCALE", "1")))  # sanitizers are slow
 TIMEOUT_S = 20 * SCALE
+SOURCE = pathlib.Path(os.environ.get("MAGNETD_SOURCE") or pathlib.Path(__file__).parents[2])
+# What only the machine knows: folders, files, addresses of memory.
+SECRETS = re.compile(b"|".join(
+    [re.escape(str(folder).encode()) + b"/" for folder in (
+        SOURCE.resolve(), pathlib.Path.home(), tempfile.gettempdir(), "/proc", "/etc", "/usr")] +
+    [rb"0x[0-9a-f]{6,}", rb"\.gguf", rb"\.safetensors"]))
+QUOTED_BYTES = 24  # shorter words of a request may be named, as a prompt's or a label's name is
 
 
 class Server:
@@ -180,6 +188,11 @@ class Client:
         return Reply(int(status), fields, b"")
 
     def reply(self, method="GET"):
+        reply = self.whole_reply(method)
+        check_leaks(reply)
+        return reply
+
+    def whole_reply(self, method):
         reply = self.head()
         if method == "HEAD" or reply.status in (204, 304) or reply.status < 200:
             return reply
@@ -249,10 +262,33 @@ def compose(method, path, body=None, fields=()):
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b"")
 
 
+def long_texts(value):
+    """The strings of a request that are nobody's business: texts, not names."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for part in value for text in long_texts(part)]
+    return [value.encode()] if isinstance(value, str) and len(value) >= QUOTED_BYTES else []
+
+
+def check_leaks(reply, path="", body=None, fields=()):
+    """Errors and metrics hold no paths, addresses, keys or texts of a request (R37)."""
+    told = reply.status >= 400 or path == "/metrics"
+    whole = reply.body + repr(reply.fields).encode()
+    assert not told or not SECRETS.search(whole), (path, reply)
+    for name, value in fields:
+        if name.lower() == "authorization" and len(value) > len("Bearer "):
+            assert value.split()[-1].encode() not in whole, (path, reply)
+    for text in long_texts(body) if told else ():
+        assert text not in whole, (path, reply)
+
+
 def request(port, method, path, body=None, fields=()):
     with Client(port) as client:
         client.send_request(method, path, body, fields)
-        return client.reply(method)
+        reply = client.reply(method)
+    check_leaks(reply, path, body, fields)
+    return reply
 
 
 def wait_for(condition, what, timeout=TIMEOUT_S):

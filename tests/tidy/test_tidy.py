@@ -57,6 +57,8 @@ CASES = (
     ("binary", {"engine/base/x.inc": b"\xff\xfe"}, "not UTF-8"),
     ("long file", {"engine/base/x.c": SOURCE + "\n" * 801}, "x.c: 808 lines, 800 at most"),
     ("long function", {"engine/base/x.c": long_function(71)}, "x_long: 71 lines, 70 at most"),
+    ("raw product", {"engine/load/x.c": "/* a */\nint y = count * sizeof(int);\n"},
+     "unchecked-products: 1 lines, 0 at most"),
     ("long python", {"tests/a.py": "def f():\n" + "    pass\n" * 70}, "a.py:f: 71 lines"),
     ("grown entry", {"engine/base/x.c": long_function(91),
                      "tests/tidy/ratchet.txt": "engine/base/x.c:x_long 90\n"}, "91 lines, 90 at"),

@@ -144,8 +144,6 @@ def check_error(path, status, error):
         assert error["error"]["code"] == status, error
     message = error["error"] if family == "tei" else error["error"]["message"]
     assert message, error
-    for secret in (str(SOURCE), str(pathlib.Path.home()), "0x", ".gguf"):
-        assert secret not in message, error
 
 
 def check_frames(path, reply):

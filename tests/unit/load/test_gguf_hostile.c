@@ -1,9 +1,9 @@
 /*
  * Goal: no bytes of a GGUF file reach anything but an error that names the key or the tensor.
  * Method: one good file, one field changed per row of a table, and the error, its place and its
- * byte offset compared; then every truncation and every changed byte of that file; then every
- * bound at the limit and one past it. Run under AddressSanitizer the file's copy has its exact
- * size, so that a read past its end is seen.
+ * byte offset compared (R29, R31, R32); then every truncation and every changed byte of that file;
+ * then every bound at the limit and one past it. Run under AddressSanitizer the file's copy has
+ * its exact size, so that a read past its end is seen.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "engine/base/mem.h"
 #include "engine/engine_limits.h"
 #include "engine/load/gguf.h"
 #include "tests/unit/load/gguf_writer.h"
@@ -355,8 +356,12 @@ static unsigned char *put_name(unsigned char *at, const char *name)
     return at + strlen(name);
 }
 
+/* Memory is bounded by the file's bytes (R29): 16 for an empty string's 8 are the most, and the
+ * tables of as many keys and tensors as are read. */
 static void expect(unsigned char *file, size_t count, enum err err, const char *where)
 {
+    enum { TABLE_BYTES = 16 << 20 };
+    const uint64_t before = mem_bytes(MEM_OTHER);
     struct gguf *gguf = NULL;
     struct err_info info = {0};
     const enum err got = gguf_open_memory(file, count, &gguf, &info);
@@ -364,7 +369,9 @@ static void expect(unsigned char *file, size_t count, enum err err, const char *
         fail_msg("%s at %s (%s), expected %s at %s", err_word(got), info.where, info.text,
             err_word(err), where);
     }
+    assert_true(mem_bytes(MEM_OTHER) - before <= 2 * (uint64_t)count + TABLE_BYTES);
     gguf_close(gguf);
+    assert_int_equal(mem_bytes(MEM_OTHER), before);
     free(file);
 }
 

@@ -1,6 +1,6 @@
 /*
  * Goal: the text released after every token is whole UTF-8, nothing is lost or invented, and no
- * size of output is written past.
+ * size of output is written past (R34; fuzz_tokenizer has any text and any size).
  * Method: tokens are single bytes, so every cut of a character occurs; a third of all texts of five
  * bytes from a set that covers every row of the UTF-8 table is compared with a decoder of the whole
  * text; outputs of every size sit in allocations of that size.

@@ -1,6 +1,6 @@
 /*
  * Goal: no text and no vocabulary makes time grow faster than n log n, and checking a large
- * vocabulary is cheap.
+ * vocabulary is cheap (R35).
  * Method: processor time of this thread; a neighbour that takes the caches spoils one measurement,
  * slow code spoils each of four. Single words of 1 and of 4 MB, each in a shape that has trapped
  * some tokenizer, may differ by a factor of 8 (n log n gives 4.4, quadratic 16). Vocabularies of
