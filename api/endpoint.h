@@ -36,11 +36,14 @@ struct api_limits {
     double moderation_threshold; /* of /v1/moderations: from this probability on it is flagged */
 };
 
+struct chat_template;
+
 /* One call of an endpoint: the request arena's contents. */
 struct call {
     struct arena *arena;
     const struct model_info *model;
     const struct tokenizer *tokenizer;
+    const struct chat_template *chat_template; /* NULL: the model has none */
     const struct api_limits *limits;
     const char *served_name;           /* what replies call the model; NULL = model->name */
     const char *aliases;               /* "a,b": what else requests may call it; NULL = none */
@@ -93,8 +96,11 @@ extern const struct endpoint endpoint_embed, endpoint_embed_all, endpoint_infill
     endpoint_generate_stream, endpoint_classify, endpoint_v1_embeddings, endpoint_v1_decisions,
     endpoint_v1_moderations;
 
-/* Endpoints without a job: /tokenize, /detokenize, /decode. The reply is written at once. */
+/* Endpoints without a job: /tokenize, /detokenize, /decode, /apply-template. The reply is written
+ * at once. */
 enum err endpoint_tokenize(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
+enum err endpoint_apply_template(
     struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
 enum err endpoint_detokenize(
     struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);

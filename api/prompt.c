@@ -3,81 +3,14 @@
 
 #include <string.h>
 
-struct render {
-    struct call *call;
-    struct token_list list;
-    struct buf text; /* waits to be tokenized */
-    const char *where;
-    struct err_info *info;
-};
-
-static enum err flush_text(struct render *render)
+/* BOS in front, unless the text spells it itself. */
+static enum err take_ids(struct call *call, const struct token_list *list, struct call_ids *out_ids,
+    struct err_info *info)
 {
-    if (render->text.failed) {
-        return call_no_memory(render->info);
-    }
-    if (render->text.count == 0) {
-        return ERR_OK;
-    }
-    enum err err = tokenizer_encode(render->call->tokenizer, render->text.bytes, render->text.count,
-        0, &render->list, render->info);
-    buf_clear(&render->text);
-    return err;
-}
-
-/* Splits a template's text at the control tokens it spells. */
-static enum err add_trusted(struct render *render, const struct bound_text *text)
-{
-    const struct tokenizer *tokenizer = render->call->tokenizer;
-    struct token_list list;
-    int32_t(*spans)[2] = NULL;
-    token_list_init(&list, LIMIT_CONTEXT * 8); /* more tokens than bytes: a space may be three */
-    enum err err = tokenizer_encode_spans(
-        tokenizer, text->bytes, (size_t)text->count, TOKENIZE_SPECIAL, &list, &spans, render->info);
-    int32_t from = 0;
-    for (int32_t i = 0; err == ERR_OK && i < list.count; i++) {
-        if (tokenizer_is_control(tokenizer, list.ids[i]) && spans[i][1] > spans[i][0]) {
-            buf_append(&render->text, text->bytes + from, (size_t)(spans[i][0] - from));
-            from = spans[i][1];
-            err = flush_text(render);
-            if (err == ERR_OK) {
-                err = token_list_add(&render->list, list.ids[i], render->info);
-            }
-        }
-    }
-    if (err == ERR_OK) {
-        buf_append(&render->text, text->bytes + from, (size_t)(text->count - from));
-    }
-    mem_free(spans);
-    token_list_free(&list);
-    return err;
-}
-
-static enum err add_parts(struct render *render, const struct prompt_part *parts, int32_t count)
-{
-    for (int32_t i = 0; i < count; i++) {
-        if (!parts[i].trusted) {
-            buf_append(&render->text, parts[i].text.bytes, (size_t)parts[i].text.count);
-            continue;
-        }
-        enum err err = add_trusted(render, &parts[i].text);
-        if (err != ERR_OK) {
-            return err;
-        }
-    }
-    return flush_text(render);
-}
-
-/* BOS, unless the template spells it itself. */
-static enum err take_ids(struct render *render, struct call_ids *out_ids)
-{
-    const struct tokenizer *tokenizer = render->call->tokenizer;
-    const struct token_list *list = &render->list;
-    int32_t bos = tokenizer_special(tokenizer, TOKEN_BOS);
-    bool add = tokenizer_adds_bos(tokenizer) && !(list->count > 0 && list->ids[0] == bos);
+    int32_t bos = tokenizer_special(call->tokenizer, TOKEN_BOS);
+    bool add = tokenizer_adds_bos(call->tokenizer) && !(list->count > 0 && list->ids[0] == bos);
     struct call_ids ids = {.count = list->count + (add ? 1 : 0)};
-    enum err err =
-        call_array(render->call, (size_t)ids.count, sizeof(int32_t), &ids.ids, render->info);
+    enum err err = call_array(call, (size_t)ids.count, sizeof(int32_t), &ids.ids, info);
     if (err != ERR_OK) {
         return err;
     }
@@ -91,21 +24,44 @@ static enum err take_ids(struct render *render, struct call_ids *out_ids)
     return ERR_OK;
 }
 
-enum err prompt_render(struct call *call, const struct prompt_part *parts, int32_t count,
+enum err prompt_encode(struct call *call, const char *text, size_t bytes, const uint8_t *foreign,
     const char *where, struct call_ids *out_ids, struct err_info *info)
 {
-    struct render render = {.call = call, .where = where, .info = info};
-    token_list_init(&render.list, LIMIT_CONTEXT * 8);
-    buf_init(&render.text, MEM_REQUESTS, (size_t)64 << 20);
-    enum err err = add_parts(&render, parts, count);
+    struct token_list list;
+    token_list_init(&list, LIMIT_CONTEXT * 8); /* more tokens than bytes: a space may be three */
+    enum err err = tokenizer_encode_marked(
+        call->tokenizer, text, bytes, foreign, TOKENIZE_SPECIAL, &list, info);
     if (err == ERR_OK) {
-        err = take_ids(&render, out_ids);
+        err = take_ids(call, &list, out_ids, info);
     } else if (err == ERR_TOKENIZER || err == ERR_LIMIT) {
         (void)call_fail(info, err, NULL, where, "the text could not be turned into tokens");
     }
-    buf_free(&render.text);
-    token_list_free(&render.list);
+    token_list_free(&list);
     return err;
+}
+
+enum err prompt_render(struct call *call, const struct prompt_part *parts, int32_t count,
+    const char *where, struct call_ids *out_ids, struct err_info *info)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < count; i++) {
+        bytes += (size_t)parts[i].text.count;
+    }
+    char *text = arena_alloc(call->arena, bytes + 1);
+    uint8_t *foreign = arena_alloc(call->arena, bytes + 1);
+    if (text == NULL || foreign == NULL) {
+        return call_no_memory(info);
+    }
+    size_t at = 0;
+    for (int32_t i = 0; i < count; i++) {
+        size_t part = (size_t)parts[i].text.count;
+        if (part > 0) {
+            memcpy(text + at, parts[i].text.bytes, part);
+            memset(foreign + at, parts[i].trusted ? 0 : 1, part);
+        }
+        at += part;
+    }
+    return prompt_encode(call, text, bytes, foreign, where, out_ids, info);
 }
 
 /* ---- answers ------------------------------------------------------------------------------- */

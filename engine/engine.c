@@ -200,6 +200,7 @@ void engine_close(struct engine *engine)
         pthread_cond_destroy(&engine->job_done);
         pthread_mutex_destroy(&engine->lock);
     }
+    chat_template_close(engine->chat_template);
     tokenizer_close(engine->tokenizer);
     model_close(engine->model);
     threads_close(engine->threads);
@@ -211,6 +212,11 @@ void engine_close(struct engine *engine)
 const struct model_info *engine_model(const struct engine *engine)
 {
     return model_info(engine->model);
+}
+
+const struct chat_template *engine_chat_template(const struct engine *engine)
+{
+    return engine->chat_template;
 }
 
 const struct tokenizer *engine_tokenizer(const struct engine *engine)

@@ -15,6 +15,7 @@
 
 struct engine;
 struct tokenizer;
+struct chat_template;
 
 /* What memory_plan is made of. 0 = the default in parentheses. */
 struct engine_config {
@@ -109,6 +110,8 @@ void engine_close(struct engine *engine);
 
 const struct model_info *engine_model(const struct engine *engine);
 const struct tokenizer *engine_tokenizer(const struct engine *engine);
+/* NULL when the checkpoint has none. */
+const struct chat_template *engine_chat_template(const struct engine *engine);
 const struct memory_plan *engine_memory(const struct engine *engine);
 /* Name of the kernel rung in use, and whether its bits are independent of the batch. */
 const char *engine_kernels(const struct engine *engine);

@@ -41,6 +41,19 @@ enum {
     LIMIT_TOKENIZER_VALUES = 1 << 23, /* its values; two million there */
     LIMIT_FILE_ALIGNMENT = 1 << 16,   /* a page of any machine; files use 32 */
 
+    /* Chat templates. The largest known has 13 KB, 2,000 nodes and 70 names. */
+    LIMIT_TEMPLATE_BYTES = 1 << 18,
+    LIMIT_TEMPLATE_NODES = 1 << 16,
+    LIMIT_TEMPLATE_NAMES = 1024,
+    LIMIT_TEMPLATE_NESTING = 64, /* of brackets, operators and blocks: parsed by recursion */
+    /* Rendering: what an ordinary template takes for the largest request that fits a body. */
+    LIMIT_TEMPLATE_STEPS = 2000000,          /* about 0.1 s */
+    LIMIT_TEMPLATE_TIME_US = 1000000,        /* where steps are slower than that */
+    LIMIT_TEMPLATE_DEPTH = 200,              /* bodies, expressions and macros within another */
+    LIMIT_TEMPLATE_OUTPUT_BYTES = 8 << 20,   /* twice a body */
+    LIMIT_TEMPLATE_MEMORY_BYTES = 128 << 20, /* a conversation is copied some times */
+    LIMIT_TEMPLATE_RANGE = 100000,           /* Jinja's sandbox has the same */
+
     /* Folders of safetensors. */
     LIMIT_FILE_PARTS = 256,             /* open at once while loading; real ones have 163 */
     LIMIT_FILE_HEADER_BYTES = 16 << 20, /* of a part: 250 a tensor; the format allows 100 MB */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "engine/base/mem.h"
 #include "engine/cache/reuse.h"
+#include "engine/checkpoint_chat.h"
 #include "engine/checkpoint_text.h"
 #include "engine/load/checkpoint.h"
 #include "engine/profile_apply.h"
@@ -314,6 +315,10 @@ static enum err open_model(struct engine *engine, struct err_info *info)
     }
     if (err == ERR_OK) {
         err = load_text(gguf, &engine->config, engine->model, &engine->tokenizer, info);
+    }
+    if (err == ERR_OK) {
+        err = checkpoint_chat_open(
+            engine->config.model_path, gguf, engine->tokenizer, &engine->chat_template, info);
     }
     gguf_close(gguf);
     return err;

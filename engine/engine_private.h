@@ -8,6 +8,7 @@
 #include "engine/model/model.h"
 #include "engine/plan_check.h"
 #include "engine/sched/scheduler.h"
+#include "engine/template/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 struct engine {
@@ -21,6 +22,7 @@ struct engine {
     struct threads *threads;
     struct model *model;
     struct tokenizer *tokenizer;
+    struct chat_template *chat_template; /* NULL: the checkpoint has none */
     int32_t ends[LIMIT_END_TOKENS];
 
     /* The engine thread's. */

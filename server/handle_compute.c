@@ -63,6 +63,7 @@ void handle_compute_body(struct app *app, struct request *request)
     buf_init(&request->body, MEM_REQUESTS, 0);
     task->call.model = engine_model(engine);
     task->call.tokenizer = engine_tokenizer(engine);
+    task->call.chat_template = engine_chat_template(engine);
     task->call.limits = &app->limits;
     task->call.served_name = app_served_name(app);
     task->call.aliases = app->config.model_alias;

@@ -32,6 +32,7 @@ struct encoding {
     int32_t (*spans)[2]; /* MEM_REQUESTS */
     size_t span_count, span_capacity;
     struct err_info *info;
+    const uint8_t *foreign; /* bytes of the text that no control token may take, or NULL */
 
     size_t base; /* offset of the current fragment in the text */
     /* Offsets given to encoding_add are those of `map` where it is not NULL, else the fragment's;

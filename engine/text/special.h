@@ -62,11 +62,19 @@ MUST_USE enum err special_matcher_init(struct special_matcher *matcher, const st
     const uint8_t *rules, const struct normalizer *normalizer, struct err_info *info);
 size_t special_matcher_memory(const struct special_matcher *matcher);
 void special_matcher_free(struct special_matcher *matcher);
+/* A text to look in. */
+struct special_text {
+    const char *bytes;
+    size_t count;
+    bool control; /* control tokens are looked for, too */
+    /* [count] 1 = no control token may take the byte: it belongs to somebody who must not speak
+     * them. NULL = none is such. Tokens of the user-defined kind are found everywhere. */
+    const uint8_t *foreign;
+};
+
 /* First match at or after `resume`, from the match before or 0; it takes no blanks before `from`,
- * the end of that match. Such a match may begin before `from`. False when there is none. Control
- * tokens only when `control`. */
+ * the end of that match. Such a match may begin before `from`. False when there is none. */
 bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
-    const char *text, size_t bytes, size_t from, size_t resume, bool control,
-    struct special_match *out_match);
+    const struct special_text *text, size_t from, size_t resume, struct special_match *out_match);
 
 #endif

@@ -247,27 +247,46 @@ static void strip_blanks(
     match->count = end - match->at;
 }
 
-bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
-    const char *text, size_t bytes, size_t from, size_t resume, bool control,
-    struct special_match *out_match)
+/* The longest token at `at` whose bytes it may take. *own_end is where those that control tokens
+ * may take end, kept from place to place. */
+static const struct special_entry *match_text(const struct special_matcher *matcher,
+    const struct vocab *vocab, const struct special_text *text, size_t at, size_t *own_end)
 {
-    for (size_t at = resume; at < bytes; at++) {
-        unsigned char byte = (unsigned char)text[at];
-        bool possible =
-            control ? matcher->first[byte] < matcher->first[byte + 1] : matcher->starts_user[byte];
+    const char *here = text->bytes + at;
+    if (!text->control || text->foreign == NULL) {
+        return match_here(matcher, vocab, here, text->count - at, text->control);
+    }
+    if (at >= *own_end) {
+        const uint8_t *end = memchr(text->foreign + at, 1, text->count - at);
+        *own_end = end == NULL ? text->count : (size_t)(end - text->foreign);
+    }
+    const struct special_entry *any =
+        *own_end > at ? match_here(matcher, vocab, here, *own_end - at, true) : NULL;
+    const struct special_entry *user = match_here(matcher, vocab, here, text->count - at, false);
+    return any == NULL || (user != NULL && user->count > any->count) ? user : any;
+}
+
+bool special_next(const struct special_matcher *matcher, const struct vocab *vocab,
+    const struct special_text *text, size_t from, size_t resume, struct special_match *out_match)
+{
+    size_t own_end = 0;
+    for (size_t at = resume; at < text->count; at++) {
+        unsigned char byte = (unsigned char)text->bytes[at];
+        bool possible = text->control ? matcher->first[byte] < matcher->first[byte + 1]
+                                      : matcher->starts_user[byte];
         const struct special_entry *entry =
-            possible ? match_here(matcher, vocab, text + at, bytes - at, control) : NULL;
+            possible ? match_text(matcher, vocab, text, at, &own_end) : NULL;
         if (entry == NULL) {
             continue;
         }
         if ((entry->rules & SPECIAL_SINGLE_WORD) != 0 &&
-            !stands_alone(text, bytes, at, at + entry->count)) {
+            !stands_alone(text->bytes, text->count, at, at + entry->count)) {
             at += entry->count - 1;
             continue;
         }
         struct special_match match = {
             .at = at, .count = entry->count, .resume = at + entry->count, .id = entry->id};
-        strip_blanks(entry->rules, text, bytes, from, &match);
+        strip_blanks(entry->rules, text->bytes, text->count, from, &match);
         *out_match = match;
         return true;
     }

@@ -96,8 +96,16 @@ enum tokenize_flags {
  * Time is O(n log n) in the bytes. */
 MUST_USE enum err tokenizer_encode(const struct tokenizer *tokenizer, const char *text,
     size_t bytes, unsigned flags, struct token_list *list, struct err_info *info);
-/* Same, and for each id appended the byte range of `text` it came from, for /tokenize: *out_spans
- * is a new array with one pair per appended id, freed with mem_free (NULL when there is none).
+/* Same, for text that is somebody else's in part: foreign[i] = 1 says that no control token may
+ * take byte i, whatever the flags. Without such spellings the ids are those of tokenizer_encode:
+ * borders between own and foreign bytes are none to the models. Other marks are 0; NULL = all is
+ * own. */
+MUST_USE enum err tokenizer_encode_marked(const struct tokenizer *tokenizer, const char *text,
+    size_t bytes, const uint8_t *foreign, unsigned flags, struct token_list *list,
+    struct err_info *info);
+/* Same as tokenizer_encode, and for each id appended the byte range of `text` it came from, for
+ * /tokenize: *out_spans is a new array with one pair per appended id, freed with mem_free (NULL
+ * when there is none).
  *
  * Starts never fall. BOS, EOS and a lone space prefix are empty at their border. Where the text was
  * rewritten first (Form C for qwen2, a run of unknown characters), each token made of a rewritten

@@ -3,6 +3,7 @@
  */
 #include "engine/text/tokenizer.h"
 
+#include <string.h>
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
@@ -59,6 +60,30 @@ static enum err encode_normalized(const struct tokenizer *tokenizer, struct enco
     return err;
 }
 
+/* The marks of a fragment as the normalizer left it: a byte is foreign when one that it was made of
+ * is. */
+static enum err mark_normalized(const struct encoding *encoding, size_t bytes, uint8_t **out_marks)
+{
+    const struct normal *map = encoding->map;
+    const uint8_t *foreign = encoding->foreign + encoding->base;
+    uint8_t *marks = mem_alloc(MEM_REQUESTS, bytes);
+    if (marks == NULL) {
+        return err_set(encoding->info, ERR_NO_MEMORY, NULL, "no memory for %zu marks", bytes);
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        if (map == NULL) {
+            marks[i] = foreign[i];
+        } else if (i > 0 && map->from[i] == map->from[i - 1] && map->to[i] == map->to[i - 1]) {
+            marks[i] = marks[i - 1];
+        } else {
+            size_t from = (size_t)map->from[i];
+            marks[i] = memchr(foreign + from, 1, (size_t)map->to[i] - from) != NULL;
+        }
+    }
+    *out_marks = marks;
+    return ERR_OK;
+}
+
 /* Normalizes a fragment and finds the special tokens that only then can be seen. */
 static enum err encode_pieces(const struct tokenizer *tokenizer, struct encoding *encoding,
     const char *text, size_t bytes, bool continues, bool control)
@@ -66,14 +91,19 @@ static enum err encode_pieces(const struct tokenizer *tokenizer, struct encoding
     const struct special_matcher *matcher = &tokenizer->normal_matcher;
     const struct vocab *vocab = &tokenizer->vocab;
     enum err err = normalizer_apply(&tokenizer->normalizer, encoding, !continues, &text, &bytes);
+    struct special_text special = {.bytes = text, .count = bytes, .control = control};
+    uint8_t *marks = NULL;
+    if (err == ERR_OK && matcher->count > 0 && encoding->foreign != NULL) {
+        err = mark_normalized(encoding, bytes, &marks);
+        special.foreign = marks;
+    }
     struct special_match match = {0};
     size_t from = 0;
     bool found = true;
     while (err == ERR_OK && found) {
         size_t resume = match.resume;
         match = (struct special_match){.at = bytes};
-        found = matcher->count > 0 &&
-                special_next(matcher, vocab, text, bytes, from, resume, control, &match);
+        found = matcher->count > 0 && special_next(matcher, vocab, &special, from, resume, &match);
         if (from < match.at) {
             err = encode_normalized(tokenizer, encoding, text, from, match.at, continues);
         }
@@ -83,6 +113,7 @@ static enum err encode_pieces(const struct tokenizer *tokenizer, struct encoding
         }
         from = match.at + match.count;
     }
+    mem_free(marks);
     return err;
 }
 
@@ -116,10 +147,12 @@ static enum err encode_text(const struct tokenizer *tokenizer, struct encoding *
 {
     const struct vocab *vocab = &tokenizer->vocab;
     bool control = (flags & TOKENIZE_SPECIAL) != 0;
+    struct special_text special = {
+        .bytes = text, .count = bytes, .control = control, .foreign = encoding->foreign};
     bool continues = (flags & TOKENIZE_CONTINUES) != 0;
     struct special_match match = {.id = -1};
     size_t from = 0;
-    bool found = special_next(&tokenizer->matcher, vocab, text, bytes, 0, 0, control, &match);
+    bool found = special_next(&tokenizer->matcher, vocab, &special, 0, 0, &match);
     int32_t bos = vocab->special[TOKEN_BOS];
     /* Where texts are closed too there are no prompts that spell their own beginning, and the
      * reference's ids count. */
@@ -139,8 +172,7 @@ static enum err encode_text(const struct tokenizer *tokenizer, struct encoding *
         }
         continues = false;
         from = end;
-        found = special_next(
-            &tokenizer->matcher, vocab, text, bytes, from, match.resume, control, &match);
+        found = special_next(&tokenizer->matcher, vocab, &special, from, match.resume, &match);
     }
     enum err err = encode_fragment(tokenizer, encoding, text, from, bytes, continues, control);
     if (err == ERR_OK && (flags & TOKENIZE_ADD) != 0 && tokenizer->adds_eos) {
@@ -161,7 +193,8 @@ static enum err encode(const struct tokenizer *tokenizer, struct encoding *encod
     }
     int32_t count_before = encoding->list->count;
     /* A word that gets a prefix only at the start of the text must be known to start there. */
-    encoding->with_map = encoding->with_spans || splitter_needs_origin(&tokenizer->splitter);
+    encoding->with_map = encoding->with_spans || splitter_needs_origin(&tokenizer->splitter) ||
+                         (encoding->foreign != NULL && tokenizer->normal_matcher.count > 0);
     encoding_bound(encoding, bytes);
     for (int32_t i = 0; i < 2; i++) {
         encoding->normal[i].mapped = encoding->with_map;
@@ -179,6 +212,13 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, const char *text, s
     unsigned flags, struct token_list *list, struct err_info *info)
 {
     struct encoding encoding = {.list = list, .info = info};
+    return encode(tokenizer, &encoding, text, bytes, flags);
+}
+
+enum err tokenizer_encode_marked(const struct tokenizer *tokenizer, const char *text, size_t bytes,
+    const uint8_t *foreign, unsigned flags, struct token_list *list, struct err_info *info)
+{
+    struct encoding encoding = {.list = list, .info = info, .foreign = foreign};
     return encode(tokenizer, &encoding, text, bytes, flags);
 }
 

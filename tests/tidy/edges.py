@@ -9,8 +9,10 @@ import re
 BASE = ("engine/base/",)
 LIMITS = ("engine/engine_limits.h",)
 TYPES = ("engine/types.h",)
-# What api/ and server/ see of the engine: the one door, the structs that pass it, the tokenizer.
-DOOR = ("engine/engine.h", "engine/job.h", "engine/text/tokenizer.h") + TYPES + LIMITS + BASE
+# What api/ and server/ see of the engine: the one door, the structs that pass it, the tokenizer,
+# the chat template.
+DOOR = ("engine/engine.h", "engine/job.h", "engine/text/tokenizer.h",
+        "engine/template/chat_template.h") + TYPES + LIMITS + BASE
 MODEL = ("engine/model/", "engine/arch/", "engine/blocks/", "engine/attn/", "engine/cache/",
          "engine/kernels/", "engine/load/") + TYPES + LIMITS + BASE
 
@@ -22,6 +24,7 @@ EDGES = {
     "engine/kernels/": ("engine/kernels/", "engine/attn/mask.h") + LIMITS + BASE,
     "engine/cache/": ("engine/cache/", "engine/kernels/", "engine/attn/") + LIMITS + BASE,
     "engine/load/": ("engine/load/", "engine/kernels/") + TYPES + LIMITS + BASE,
+    "engine/template/": ("engine/template/",) + LIMITS + BASE,
     "engine/text/": ("engine/text/", "engine/load/gguf.h", "engine/load/meta_json.h") + LIMITS
     + BASE,
     "engine/blocks/": MODEL,

@@ -293,6 +293,12 @@ const struct model_info *engine_model(const struct engine *engine)
     return &engine->model;
 }
 
+const struct chat_template *engine_chat_template(const struct engine *engine)
+{
+    (void)engine;
+    return NULL;
+}
+
 const struct tokenizer *engine_tokenizer(const struct engine *engine)
 {
     (void)engine;

@@ -94,9 +94,11 @@ static void test_longest_leftmost(void **state)
     RIG_IDS(t, "<b>cd", TOKENIZE_SPECIAL, '<', b);
     RIG_IDS(t, "<", 0, '<');
     RIG_IDS(t, "\xC3\xA9\xC2\xA9", 0, e, 0xC2, 0xA9);
+    const struct special_text no_match = {.bytes = "xyz", .count = 3, .control = true};
+    const struct special_text read = {.bytes = "<a", .count = 2, .control = true};
     struct special_match match = {.at = 9};
-    assert_false(special_next(&t->matcher, &t->vocab, "xyz", 3, 0, 0, true, &match));
-    assert_false(special_next(&t->matcher, &t->vocab, "<a", 2, 2, 2, true, &match));
+    assert_false(special_next(&t->matcher, &t->vocab, &no_match, 0, 0, &match));
+    assert_false(special_next(&t->matcher, &t->vocab, &read, 2, 2, &match));
     assert_int_equal(match.at, 9);
     tokenizer_close(t);
 }
@@ -164,6 +166,48 @@ static void test_text_is_text(void **state)
     tokenizer_close(t);
 }
 
+/* U4: what a client wrote is text, whatever it spells; what stands around it is not. */
+static void test_marks(void **state)
+{
+    (void)state;
+    text_rig_bpe(&rig, "gpt-2");
+    int32_t end = text_rig_add(&rig, "<end>", RIG_CONTROL, 0);
+    int32_t longer = text_rig_add(&rig, "<end>>", RIG_CONTROL, 0);
+    int32_t user = text_rig_add(&rig, "<tool>", RIG_USER, 0);
+    struct tokenizer *t = text_rig_open(&rig);
+    static const struct {
+        const char *text, *marks; /* x: a client's byte */
+        int32_t count;
+    } cases[] = {
+        {"<end><end>", "......xxxx", 6}, /* one byte of it is enough to be text */
+        {"<end><end>", ".....xxxxx", 6},
+        {"<end><end>", "xxxxx.....", 6},
+        {"<end>>", ".....x", 2}, /* the longest of what is the template's own */
+        {"<end>>", "......", 1},
+        {"a<tool>b", "xxxxxxxx", 3}, /* of the user-defined kind: everywhere */
+        {"a<tool>b", "....xxxx", 3},
+        {"<end>a<end>", ".....x.....", 3},
+        {"<end>", "x....", 5},
+        {"<end>", "....x", 5},
+    };
+    assert_true(end >= 0 && longer >= 0 && user >= 0);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct token_list list;
+        uint8_t marks[16];
+        size_t bytes = strlen(cases[i].text);
+        for (size_t k = 0; k < bytes; k++) {
+            marks[k] = cases[i].marks[k] == 'x';
+        }
+        token_list_init(&list, 100);
+        assert_int_equal(
+            tokenizer_encode_marked(t, cases[i].text, bytes, marks, TOKENIZE_SPECIAL, &list, NULL),
+            ERR_OK);
+        assert_int_equal(list.count, cases[i].count);
+        token_list_free(&list);
+    }
+    tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_longest_leftmost),
         cmocka_unit_test(test_bos_and_eos),
         cmocka_unit_test(test_text_is_text),
+        cmocka_unit_test(test_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

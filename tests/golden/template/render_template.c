@@ -1,0 +1,132 @@
+/*
+ * Renders a template with the values of JSON lines, for check_templates.py:
+ *     render_template TEMPLATE SECONDS < VALUES
+ * A line of output for each line of input: {"text":...}, or {"error":word,"message":...}. A
+ * template that is refused gives one such line for itself. Texts among the values are a client's,
+ * everything else is not: the sum of both in the output is "foreign".
+ */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "engine/template/template.h"
+
+static struct value convert(struct arena *arena, const json_t *json)
+{
+    struct value value = value_none();
+    const char *key;
+    json_t *inner;
+    size_t i;
+    bool good = true;
+    switch (json_typeof(json)) {
+    case JSON_OBJECT:
+        value = value_map(map_new(arena));
+        json_object_foreach((json_t *)(uintptr_t)json, key, inner)
+        {
+            struct value name;
+            char *copy = arena_copy(arena, key, strlen(key));
+            good = good && copy != NULL && value_foreign(arena, copy, strlen(copy), &name) &&
+                   map_set(arena, value.map, name, convert(arena, inner));
+        }
+        break;
+    case JSON_ARRAY:
+        value = value_list(list_new(arena, LIST_PLAIN));
+        json_array_foreach(json, i, inner)
+        {
+            good = good && list_add(arena, value.list, convert(arena, inner));
+        }
+        break;
+    case JSON_STRING:
+        good = value_foreign(arena, json_string_value(json), json_string_length(json), &value);
+        break;
+    case JSON_INTEGER:
+        value = value_integer(json_integer_value(json));
+        break;
+    case JSON_REAL:
+        value = value_real(json_real_value(json));
+        break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        value = value_bool(json_is_true(json));
+        break;
+    case JSON_NULL:
+        break;
+    }
+    if (!good) {
+        abort();
+    }
+    value.foreign = true;
+    return value;
+}
+
+static void print_error(const struct err_info *info)
+{
+    json_t *line = json_pack("{ssss}", "error", err_word(info->code), "message", info->text);
+    json_dumpf(line, stdout, JSON_COMPACT);
+    printf("\n");
+    json_decref(line);
+}
+
+static void render(const struct template *template, const char *line, int64_t now)
+{
+    struct arena arena;
+    struct rendered rendered;
+    struct err_info info = {0};
+    json_error_t error;
+    json_t *json = json_loads(line, 0, &error);
+    arena_init(&arena, MEM_OTHER, 4096, (size_t)64 << 20);
+    struct value values = convert(&arena, json);
+    if (template_render(template, values.map, now, NULL, &arena, &rendered, &info) != ERR_OK) {
+        print_error(&info);
+    } else {
+        int64_t foreign = 0;
+        for (size_t i = 0; i < rendered.count; i++) {
+            foreign += rendered.foreign[i];
+        }
+        json_t *text = json_stringn(rendered.bytes, rendered.count);
+        json_t *reply = json_pack("{sosI}", "text", text, "foreign", (json_int_t)foreign);
+        json_dumpf(reply, stdout, JSON_COMPACT);
+        printf("\n");
+        json_decref(reply);
+    }
+    json_decref(json);
+    arena_drop(&arena);
+}
+
+static char *read_file(const char *path, size_t *out_bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        perror(path);
+        exit(2);
+    }
+    char *bytes = malloc(1 << 20);
+    *out_bytes = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+int main(int argc, char **argv)
+{
+    struct template *template;
+    struct err_info info = {0};
+    size_t bytes;
+    size_t capacity = 0;
+    char *line = NULL;
+    if (argc != 3) {
+        return 2;
+    }
+    char *source = read_file(argv[1], &bytes);
+    enum err err = template_open(source, bytes, &template, &info);
+    free(source);
+    if (err != ERR_OK) {
+        print_error(&info);
+        return 0;
+    }
+    while (getline(&line, &capacity, stdin) > 0) {
+        render(template, line, strtoll(argv[2], NULL, 10));
+    }
+    free(line);
+    template_close(template);
+    return 0;
+}
