@@ -284,6 +284,9 @@ void ISA(tile)(const struct tile_job *job, int32_t rows, int32_t panels)
     /* Any address may be prefetched, but pointers are computed from real ones only. */
     const unsigned char *ahead = job->ahead_bytes > 0 ? job->ahead : (const void *)job->w;
     const float *after = job->x_next != NULL ? job->x_next : job->x;
+    /* One copy for all tiles: a wide load of fields that were just stored one by one has to wait
+     * until they have left the core. */
+    struct tile_job part = *job;
     for (int32_t row = 0; row < rows;) {
         const int32_t tile_rows = rows_at_once(rows - row);
         const size_t ahead_bytes = job->ahead_bytes * (size_t)tile_rows / (size_t)rows;
@@ -297,19 +300,18 @@ void ISA(tile)(const struct tile_job *job, int32_t rows, int32_t panels)
             while (tile_of(job, tile_rows, tile_panels) == NULL) {
                 tile_panels--;
             }
-            struct tile_job part = *job;
-            part.x += (size_t)row * job->x_stride;
+            part.x = job->x + (size_t)row * job->x_stride;
             part.x_next = next;
-            part.w += (size_t)panel * job->w_panel;
-            part.y += (size_t)row * job->y_stride + (size_t)panel * PANEL_OUTPUTS;
+            part.w = job->w + (size_t)panel * job->w_panel;
+            part.y = job->y + (size_t)row * job->y_stride + (size_t)panel * PANEL_OUTPUTS;
             part.x_sums = job->b == NULL ? NULL : job->x_sums + (size_t)row * job->x_sums_stride;
             part.ahead_bytes = ahead_bytes;
             part.ahead = ahead + (size_t)panel * job->ahead_panel;
             if (job->a != NULL) {
-                part.a += (size_t)panel * job->a_panel;
+                part.a = job->a + (size_t)panel * job->a_panel;
             }
             if (job->b != NULL) {
-                part.b += (size_t)panel * job->a_panel;
+                part.b = job->b + (size_t)panel * job->a_panel;
             }
             tile_of(job, tile_rows, tile_panels)(&part);
             panel += tile_panels;

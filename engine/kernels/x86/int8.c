@@ -399,18 +399,18 @@ static void multiply_tile(enum tensor_type type, const struct int8_job *job, int
     int32_t panels, size_t ahead_bytes)
 {
     const size_t subs = (size_t)(job->inputs / SUB_BLOCK);
-    const unsigned char *ahead = job->ahead;
+    /* One copy for all tiles: a wide load of fields that were just stored one by one has to wait
+     * until they have left the core. */
+    struct int8_job part = *job;
     for (int32_t row = 0; row < rows;) {
         const int32_t count = rows_at_once(rows - row);
-        struct int8_job part = *job;
-        part.q += (size_t)row * job->row_bytes;
-        part.blocks = (const struct int8_block *)(const void *)((const char *)job->blocks +
-                                                                (size_t)row * job->row_bytes);
-        part.y += (size_t)row * job->y_stride;
-        part.ahead = ahead;
+        const size_t bytes = (size_t)count * job->row_bytes;
         part.ahead_bytes = ahead_bytes * (size_t)count / (size_t)rows / subs;
         run_tile(type, &part, count, panels);
-        ahead += part.ahead_bytes * subs;
+        part.q += bytes;
+        part.blocks = (const struct int8_block *)(const void *)((const char *)part.blocks + bytes);
+        part.y += (size_t)count * job->y_stride;
+        part.ahead += part.ahead_bytes * subs;
         row += count;
     }
 }

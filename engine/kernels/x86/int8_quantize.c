@@ -30,7 +30,7 @@ static int32_t sum_of_lanes(__m256i v)
     return _mm_cvtsi128_si32(four);
 }
 
-static struct int8_block quantize_block(const float *x, int8_t *q)
+static void quantize_block(const float *x, int8_t *q, struct int8_block *out)
 {
     __m256 v[BLOCK_VECTORS];
     for (int i = 0; i < BLOCK_VECTORS; i++) {
@@ -41,11 +41,13 @@ static struct int8_block quantize_block(const float *x, int8_t *q)
     memcpy(&greatest, &bits, sizeof greatest);
     if (bits >= 0x7f800000) {
         memset(q, 0, INT8_BLOCK);
-        return (struct int8_block){.scale = __builtin_nanf(""), .sum = __builtin_nanf("")};
+        *out = (struct int8_block){.scale = __builtin_nanf(""), .sum = __builtin_nanf("")};
+        return;
     }
     if (greatest < INT8_SMALLEST) {
         memset(q, 0, INT8_BLOCK);
-        return (struct int8_block){0};
+        *out = (struct int8_block){0};
+        return;
     }
     const __m256 inverse = _mm256_set1_ps(127.0f / greatest);
     __m256i n[BLOCK_VECTORS];
@@ -60,11 +62,11 @@ static struct int8_block quantize_block(const float *x, int8_t *q)
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256((__m256i *)(void *)q, _mm256_permutevar8x32_epi32(packed, order));
     const float scale = greatest / 127.0f;
-    return (struct int8_block){
-        .scale = scale,
-        .sum = scale * (float)(first + last),
-        .halves = {(int16_t)first, (int16_t)last},
-    };
+    /* One by one: put together on the stack, they would be loaded before the stores are through. */
+    out->scale = scale;
+    out->sum = scale * (float)(first + last);
+    out->halves[0] = (int16_t)first;
+    out->halves[1] = (int16_t)last;
 }
 
 void int8_quantize_avx2(const float *x, int32_t inputs, void *out)
@@ -73,6 +75,6 @@ void int8_quantize_avx2(const float *x, int32_t inputs, void *out)
     int8_t *q = out;
     struct int8_block *blocks = (struct int8_block *)(void *)(q + inputs);
     for (int32_t i = 0; i < inputs; i += INT8_BLOCK) {
-        blocks[i / INT8_BLOCK] = quantize_block(x + i, q + i);
+        quantize_block(x + i, q + i, &blocks[i / INT8_BLOCK]);
     }
 }
