@@ -4,6 +4,7 @@
 #include "engine/base/assert.h"
 #include "engine/kernels/lanes/isa.h"
 #include "engine/kernels/lanes/lanes.h"
+#include "engine/kernels/unroll.h"
 
 /* Every |x| below `limit`; a NaN is not. */
 static bool all_below(const float *x, int32_t count, float limit)
@@ -18,8 +19,18 @@ static bool all_below(const float *x, int32_t count, float limit)
 
 static void put_f16(const float *k, const float *v, int32_t dims, uint16_t *k_out, uint16_t *v_out)
 {
-    for (int32_t d = 0; d < dims; d += LANES) {
-        const int32_t left = MIN(dims - d, LANES);
+    int32_t d = 0;
+    for (; d + LANES <= dims; d += LANES) {
+        uint16_t half[LANES];
+        floats_store_f16(half, floats_load(k + d));
+        floats_store_f16(v_out + d, floats_load(v + d));
+        UNROLL
+        for (int32_t i = 0; i < LANES; i++) {
+            k_out[(d + i) * KV_TILE] = half[i];
+        }
+    }
+    if (d < dims) {
+        const int32_t left = dims - d;
         uint16_t k_half[LANES];
         uint16_t v_half[LANES];
         floats_store_f16(k_half, lanes_load(k + d, left));
