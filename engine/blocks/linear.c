@@ -349,9 +349,15 @@ static void add_cell(const struct add_region *region, const struct linear_cell *
 {
     const struct pass *pass = region->pass;
     _Alignas(64) float y[LINEAR_CELL_FLOATS];
-    linear_multiply_cell(pass->kernels, region->linear, &region->x, cell, y);
     const int32_t from = cell->panel_from * PANEL_OUTPUTS;
     const int32_t to = MIN(cell->panel_to * PANEL_OUTPUTS, region->linear->weight.outputs);
+    for (int32_t r = cell->row_from; r < cell->row_to; r++) { /* of use when y is there */
+        const float *x = pass->batch->x[pass->tile->rows[r]];
+        for (int32_t output = from; output < to; output += PANEL_OUTPUTS) {
+            __builtin_prefetch(x + output, 1, 2);
+        }
+    }
+    linear_multiply_cell(pass->kernels, region->linear, &region->x, cell, y);
     for (int32_t r = cell->row_from; r < cell->row_to; r++) {
         float *x = pass->batch->x[pass->tile->rows[r]];
         const float *sum = y + (size_t)(r - cell->row_from) * LINEAR_CELL_OUTPUTS;
