@@ -217,8 +217,8 @@ class References(Variants):
 
     @classmethod
     def setUpClass(cls):
-        flags = ("--context", "2048") if MODEL == "default" else ("--context", "256")
-        cls.server = real.start(MODEL, "--log-level", "warn", *flags)
+        context = "1024" if MODEL == "default" else "256"
+        cls.server = real.start(MODEL, "--log-level", "warn", "--context", context)
 
     @classmethod
     def tearDownClass(cls):
@@ -265,6 +265,24 @@ class References(Variants):
             part = plain[first:first + 8]
             self.assertEqual(packed(self.server, [case["text"] for case in part]),
                              packed(self.server, [case["ids"] for case in part]))
+
+    @unless(["minilm", "minilm_q8"], "test_answers.py asks the others")
+    def test_l7_cut_inside_the_ends(self):
+        """What is cut is the text: [CLS] and [SEP] stay around the part that is kept."""
+        text = "one two three four five six seven eight nine ten " * 40
+        [ids] = shown_ids(self.server, text)
+        for side, kept in (("Right", ids[:255] + ids[-1:]), ("Left", ids[:1] + ids[-255:])):
+            body = {"inputs": ["a", text], "truncation_direction": side, "details": True}
+            reply = ok(self.server, "/embed", body)
+            self.assertEqual(reply.field("x-truncated-inputs"), "1")
+            self.assertEqual(reply.value["truncated"], [1])
+            self.assertEqual(packed(self.server, text, truncation_direction=side),
+                             packed(self.server, [kept]))
+        for inputs, where in ((text, "/inputs"), (["a", text], "/inputs/1")):
+            body = {"inputs": inputs, "truncate": False}
+            error = refused(self.server, "/embed", body, 422, where)
+            for number in ("256", str(len(ids))):
+                self.assertIn(number, error["error"])
 
     @unless(["default"], "the masks and poolings of the default model")
     def test_e7_vectors_of_the_default_model(self):

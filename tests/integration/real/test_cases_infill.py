@@ -1,5 +1,5 @@
 """Goal: a gap is laid out as the model was trained, in ids, whatever family it is of, and a client
-that leaves takes nothing from another (cases I1 I3 I9; I2 I4 I5 I8 are in test_answers.py and I7 in
+that leaves takes nothing from another (cases I1 I3 I5 I9; I2 I4 I8 are in test_answers.py and I7 in
 test_refusals.py).
 
 Method: the tiny model under vocabularies with the control tokens of each family. A prompt is judged
@@ -138,6 +138,32 @@ class Layout(Base):
                                                 "prompt": "c", "prompt_position": position,
                                                 "mode": "hybrid", "n_predict": 1})
                 self.assertEqual(reply.value["prompt"].replace(" ", ""), "<s>acb")
+
+
+    def test_i5_long_sides_of_a_fim_model(self):
+        """Sides of 50,000: what is next to the gap stays, three quarters and one; a side that is
+        short leaves its share to the other, and extra files come last."""
+        context, budget, specials = 512, 16, 6
+        window = context - budget - specials
+        prefix, suffix = "p" * 50000 + "L", "R" + "s" * 50000
+        extra = [{"filename": "x", "text": "e" * 300}, {"filename": "y", "text": "f" * 20}]
+        variant = Variant().byte_level(["<s>", "</s>", *STARCODER]).context(context)
+        with self.serve(variant) as server:
+            for left, right, files, shares in (
+                    (prefix, suffix, [], (window - window // 4, window // 4, 0)),
+                    (prefix, suffix, extra, (window - window // 4, window // 4, 0)),
+                    ("L", suffix, [], (1, window - 1, 0)), (prefix, "R", [], (window - 1, 1, 0)),
+                    ("L", "R", extra, (1, 1, 320))):
+                reply = ok(server, "/infill", {
+                    "input_prefix": left, "input_suffix": right, "input_extra": files,
+                    "n_predict": budget}).value
+                text = reply["prompt"]
+                self.assertIn("L<fim_suffix>R", text)
+                self.assertEqual(reply["truncated"], (left, right) != ("L", "R"))
+                for token in STARCODER:
+                    text = text.replace(token, "|")
+                files_shown = text.count("e") + text.count("f")
+                self.assertEqual((text.count("p") + 1, text.count("s") + 1, files_shown), shares)
 
 
 class Leaving(Base):
