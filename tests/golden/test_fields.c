@@ -26,7 +26,7 @@ static const uint32_t floats[VALUES] = {0, 0x80000000, 0xBF800000, 0x7FC00000, 0
     0xFF800000, 0x000116C2, 0x0DA24260, 0x3F000000, 0x3F800000, 0x501502F9, 0x7F61B1E6};
 
 struct rig {
-    char network[32];
+    char network[64];
     char path[GOLDEN_PATH_BYTES];
     unsigned char *bytes;
     size_t count;
@@ -225,7 +225,7 @@ static void test_every_tensor(void **state)
 static int set_up(void **state)
 {
     struct rig *rig = *state;
-    char file[64];
+    char file[80];
     (void)snprintf(file, sizeof(file), "%s.gguf", rig->network);
     assert_true(golden_fixture(file, rig->path));
     rig->bytes = golden_bytes(rig->path, &rig->count);
