@@ -21,6 +21,7 @@
 #include "engine/load/gguf.h"
 #include "tests/golden/forward_helper.h"
 #include "tests/golden/golden_data.h"
+#include "tests/scale.h"
 #include "tests/skip.h"
 
 enum { WIDTH = 384, TEXT_COUNT = 40, TOKENS_MAX = 256 };
@@ -95,17 +96,18 @@ static double distance(const float *a, const float *b)
 }
 
 /* The texts' vectors by a model, each at most `bound` from the reference's; some of them once more
- * alone, with the same bits. */
+ * alone, with the same bits. Of ten texts where each step costs more (tests/scale.h). */
 static void check(const char *path, double bound, float (*vectors)[WIDTH])
 {
     static struct texts texts;
+    const int32_t count = test_scale() > 1 ? TEXT_COUNT / 4 : TEXT_COUNT;
     struct forward forward;
     double worst = 0, sum = 0;
     texts_open(&texts);
     forward_open(&forward, path, NULL, KV_F32, 2048);
     assert_int_equal(forward.width, WIDTH);
-    forward_run(&forward, texts.sequences, TEXT_COUNT);
-    for (int32_t i = 0; i < TEXT_COUNT; i++) {
+    forward_run(&forward, texts.sequences, count);
+    for (int32_t i = 0; i < count; i++) {
         mean_of(&texts.sequences[i], vectors[i]);
         double error = distance(vectors[i], texts.vectors + (size_t)texts.rows[i] * WIDTH);
         worst = fmax(worst, error);
@@ -114,14 +116,14 @@ static void check(const char *path, double bound, float (*vectors)[WIDTH])
             fail_msg("text %d is %.2e from the reference", i, error);
         }
     }
-    for (int32_t i = 0; i < TEXT_COUNT; i += 16) {
+    for (int32_t i = 0; i < count; i += 16) {
         float alone[WIDTH];
         forward_run(&forward, &texts.sequences[i], 1);
         mean_of(&texts.sequences[i], alone);
         assert_memory_equal(alone, vectors[i], sizeof(alone));
     }
     print_message(
-        "%s: %.2e from the reference at most, %.2e in the mean\n", path, worst, sum / TEXT_COUNT);
+        "%s: %.2e from the reference at most, %.2e in the mean\n", path, worst, sum / count);
     forward_close(&forward);
     texts_close(&texts);
 }
