@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "engine/base/assert.h"
 #include "engine/base/rng.h"
@@ -206,6 +207,33 @@ enum err call_tokenize(struct call *call, const struct bound_text *text, unsigne
     return err;
 }
 
+void call_detokenize(
+    const struct call *call, const int32_t *ids, int32_t count, bool show_control, struct buf *out)
+{
+    struct detokenizer detokenizer;
+    size_t bound = detokenizer_bound(call->tokenizer);
+    detokenizer_init(&detokenizer, call->tokenizer, show_control, false);
+    for (int32_t i = 0; i <= count; i++) {
+        char *room = buf_reserve(out, bound);
+        if (room == NULL) {
+            return;
+        }
+        buf_took(out, i < count ? detokenizer_push(&detokenizer, ids[i], room, bound)
+                                : detokenizer_end(&detokenizer, true, room, bound));
+    }
+}
+
+void call_write_joined(struct json_out *out, struct bound_text first, struct bound_text second)
+{
+    struct buf whole;
+    buf_init(&whole, MEM_REQUESTS, (size_t)64 << 20);
+    buf_append(&whole, first.bytes, (size_t)first.count);
+    buf_append(&whole, second.bytes, (size_t)second.count);
+    json_out_bytes(out, whole.bytes != NULL ? whole.bytes : "", whole.count);
+    out->buf->failed |= whole.failed;
+    buf_free(&whole);
+}
+
 enum err call_join(struct call *call, const struct call_ids *a, const struct call_ids *b,
     struct call_ids *out_ids, struct err_info *info)
 {
@@ -320,6 +348,47 @@ enum err call_sampling(struct call *call, const struct common_sampling *fields,
     return ERR_OK;
 }
 
+enum err call_add_bias(struct sampling *sampling, struct logit_bias *biases, int32_t token,
+    float bias, struct err_info *info)
+{
+    if (sampling->logit_bias_count == LIMIT_LOGIT_BIAS) {
+        return call_fail(
+            info, ERR_INVALID, NULL, "/logit_bias", "names more than %d tokens", LIMIT_LOGIT_BIAS);
+    }
+    biases[sampling->logit_bias_count++] = (struct logit_bias){token, bias};
+    return ERR_OK;
+}
+
+/* A key of the map: a token id in decimal digits. */
+static enum err read_bias_id(
+    const struct call *call, const char *text, int32_t *out_id, struct err_info *info)
+{
+    char *end;
+    long id = strtol(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || id >= tokenizer_vocab(call->tokenizer)) {
+        return call_fail(
+            info, ERR_INVALID, NULL, "/logit_bias", "a key is not a token of the vocabulary");
+    }
+    *out_id = (int32_t)id;
+    return ERR_OK;
+}
+
+enum err call_biases(struct call *call, const struct common_bias_map *map,
+    struct sampling *sampling, struct err_info *info)
+{
+    struct logit_bias *biases = NULL;
+    enum err err = call_array(call, LIMIT_LOGIT_BIAS, sizeof(*biases), &biases, info);
+    for (int32_t i = 0; err == ERR_OK && i < map->count; i++) {
+        int32_t id = 0;
+        err = read_bias_id(call, map->items[i].key.bytes, &id, info);
+        if (err == ERR_OK) {
+            err = call_add_bias(sampling, biases, id, (float)map->items[i].value, info);
+        }
+    }
+    sampling->logit_bias = biases;
+    return err;
+}
+
 enum err call_stops(struct call *call, bool given, const struct common_stop *stop,
     struct plan_step *step, struct err_info *info)
 {
@@ -352,6 +421,23 @@ struct call_usage call_usage(const struct call *call, const struct job *job)
         usage.generated += job->results[i].generated_tokens;
     }
     return usage;
+}
+
+void call_write_usage(struct json_out *out, const struct call_usage *usage)
+{
+    json_out_object(out);
+    json_out_key(out, "prompt_tokens");
+    json_out_int(out, usage->prompt);
+    json_out_key(out, "completion_tokens");
+    json_out_int(out, usage->generated);
+    json_out_key(out, "total_tokens");
+    json_out_int(out, usage->prompt + usage->generated);
+    json_out_key(out, "prompt_tokens_details");
+    json_out_object(out);
+    json_out_key(out, "cached_tokens");
+    json_out_int(out, usage->cached);
+    json_out_end(out);
+    json_out_end(out);
 }
 
 static int64_t prompt_us(const struct job_times *times)

@@ -54,6 +54,11 @@ MUST_USE enum err call_join(struct call *call, const struct call_ids *a, const s
 /* Every id is one of the vocabulary; else ERR_INVALID at where/index. */
 MUST_USE enum err call_check_ids(const struct call *call, const struct bound_ints *ids,
     const char *where, struct err_info *info);
+/* Ids as text, appended; a character that never completes becomes U+FFFD. */
+void call_detokenize(
+    const struct call *call, const int32_t *ids, int32_t count, bool show_control, struct buf *out);
+/* Two texts as one string. */
+void call_write_joined(struct json_out *out, struct bound_text first, struct bound_text second);
 /* No character that prints. */
 bool call_is_blank(const struct bound_text *text);
 struct bound_text call_text(const char *text);
@@ -62,6 +67,12 @@ struct bound_text call_text(const char *text);
 MUST_USE enum err call_sampling(struct call *call, const struct common_sampling *fields,
     double repetition_penalty, int32_t penalty_last_n, const char *where,
     struct sampling *out_sampling, struct err_info *info);
+/* One more bias into biases[LIMIT_LOGIT_BIAS], counted in the sampling. */
+MUST_USE enum err call_add_bias(struct sampling *sampling, struct logit_bias *biases, int32_t token,
+    float bias, struct err_info *info);
+/* {"id": bias} into the sampling. */
+MUST_USE enum err call_biases(struct call *call, const struct common_bias_map *map,
+    struct sampling *sampling, struct err_info *info);
 /* Stop strings of a step; absent = none. */
 MUST_USE enum err call_stops(struct call *call, bool given, const struct common_stop *stop,
     struct plan_step *step, struct err_info *info);
@@ -77,6 +88,8 @@ struct call_usage {
 };
 /* Of the last job and those before it. */
 struct call_usage call_usage(const struct call *call, const struct job *job);
+/* {"prompt_tokens":..., "completion_tokens":..., ...} of the replies with generated text. */
+void call_write_usage(struct json_out *out, const struct call_usage *usage);
 /* A job that another follows: its tokens and times go into call->before. */
 void call_add_job(struct call *call, const struct job *job);
 /* {"input_tokens":..., ...} of the classify and decision replies; `decisions` adds two members. */

@@ -281,13 +281,8 @@ static void write_text(struct json_out *out, const struct call *call, const stru
         json_out_bytes(out, step->text, (size_t)step->text_bytes);
         return;
     }
-    struct buf whole;
-    buf_init(&whole, MEM_REQUESTS, (size_t)64 << 20);
-    buf_append(&whole, notes->request->inputs.bytes, (size_t)notes->request->inputs.count);
-    buf_append(&whole, step->text, (size_t)step->text_bytes);
-    json_out_bytes(out, whole.bytes != NULL ? whole.bytes : "", whole.count);
-    out->buf->failed |= whole.failed;
-    buf_free(&whole);
+    call_write_joined(
+        out, notes->request->inputs, (struct bound_text){step->text, step->text_bytes});
 }
 
 static enum err generate_encode(

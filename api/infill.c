@@ -156,31 +156,6 @@ enum err infill_mode(const struct call *call, enum infill_mode *out_mode, struct
         info, ERR_NOT_CAPABLE, NULL, "/mode", "this model does not fill gaps in this mode");
 }
 
-/* A key of the map form: a token id in decimal digits. */
-static enum err read_bias_id(
-    const struct call *call, const char *text, int32_t *out_id, struct err_info *info)
-{
-    char *end;
-    long id = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || id >= tokenizer_vocab(call->tokenizer)) {
-        return call_fail(
-            info, ERR_INVALID, NULL, "/logit_bias", "a key is not a token of the vocabulary");
-    }
-    *out_id = (int32_t)id;
-    return ERR_OK;
-}
-
-static enum err add_bias(struct sampling *sampling, struct logit_bias *biases, int32_t token,
-    float bias, struct err_info *info)
-{
-    if (sampling->logit_bias_count == LIMIT_LOGIT_BIAS) {
-        return call_fail(
-            info, ERR_INVALID, NULL, "/logit_bias", "names more than %d tokens", LIMIT_LOGIT_BIAS);
-    }
-    biases[sampling->logit_bias_count++] = (struct logit_bias){token, bias};
-    return ERR_OK;
-}
-
 /* [id or text, number or false]: a text biases each of its tokens, false bans. */
 static enum err add_pair(struct call *call, struct sampling *sampling, struct logit_bias *biases,
     const struct infill_request_logit_bias_pairs_item *pair, int32_t index, struct err_info *info)
@@ -205,7 +180,7 @@ static enum err add_pair(struct call *call, struct sampling *sampling, struct lo
         }
     }
     for (int32_t i = 0; err == ERR_OK && i < ids.count; i++) {
-        err = add_bias(sampling, biases, ids.ids[i], bias, info);
+        err = call_add_bias(sampling, biases, ids.ids[i], bias, info);
     }
     return err;
 }
@@ -215,19 +190,12 @@ static enum err read_biases(struct call *call, struct sampling *sampling, struct
     const struct infill_request *request = call->request;
     const struct infill_request_logit_bias *given = &request->logit_bias;
     struct logit_bias *biases = NULL;
-    enum err err = call_array(call, LIMIT_LOGIT_BIAS, sizeof(*biases), &biases, info);
     if (given->form == INFILL_REQUEST_LOGIT_BIAS_MAP) {
-        for (int32_t i = 0; err == ERR_OK && i < given->map.count; i++) {
-            int32_t id = 0;
-            err = read_bias_id(call, given->map.items[i].key.bytes, &id, info);
-            if (err == ERR_OK) {
-                err = add_bias(sampling, biases, id, (float)given->map.items[i].value, info);
-            }
-        }
-    } else {
-        for (int32_t i = 0; err == ERR_OK && i < given->pairs.count; i++) {
-            err = add_pair(call, sampling, biases, &given->pairs.items[i], i, info);
-        }
+        return call_biases(call, &given->map, sampling, info);
+    }
+    enum err err = call_array(call, LIMIT_LOGIT_BIAS, sizeof(*biases), &biases, info);
+    for (int32_t i = 0; err == ERR_OK && i < given->pairs.count; i++) {
+        err = add_pair(call, sampling, biases, &given->pairs.items[i], i, info);
     }
     sampling->logit_bias = biases;
     return err;

@@ -118,31 +118,13 @@ static struct call_usage usage_of(const struct call *call, const struct job *job
     return usage;
 }
 
-static void write_usage(struct json_out *out, const struct call *call, const struct job *job)
-{
-    struct call_usage usage = usage_of(call, job);
-    json_out_key(out, "usage");
-    json_out_object(out);
-    json_out_key(out, "prompt_tokens");
-    json_out_int(out, usage.prompt);
-    json_out_key(out, "completion_tokens");
-    json_out_int(out, usage.generated);
-    json_out_key(out, "total_tokens");
-    json_out_int(out, usage.prompt + usage.generated);
-    json_out_key(out, "prompt_tokens_details");
-    json_out_object(out);
-    json_out_key(out, "cached_tokens");
-    json_out_int(out, usage.cached);
-    json_out_end(out);
-    json_out_end(out);
-}
-
 static void write_reply(
     struct json_out *out, const struct call *call, const struct job *job, bool stop)
 {
     const struct infill_request *request = call->request;
     const struct gaps_notes *notes = call->state;
     bool independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
+    struct call_usage usage = usage_of(call, job);
     json_out_object(out);
     write_texts(out, notes, job);
     json_out_key(out, "mode");
@@ -151,7 +133,8 @@ static void write_reply(
     json_out_string(out, independent ? "independent" : "sequential");
     json_out_key(out, "model");
     json_out_string(out, call_model_name(call));
-    write_usage(out, call, job);
+    json_out_key(out, "usage");
+    call_write_usage(out, &usage);
     json_out_key(out, "timings");
     call_write_timings(out, call, job);
     if (stop) {

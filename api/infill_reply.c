@@ -145,20 +145,9 @@ static enum err write_has_new_line(const struct view *view, struct json_out *out
 static enum err write_prompt(const struct view *view, struct json_out *out)
 {
     const struct infill_llama_notes *notes = view->call->state;
-    struct detokenizer detokenizer;
     struct buf text;
-    size_t bound = detokenizer_bound(view->call->tokenizer);
     buf_init(&text, MEM_REQUESTS, (size_t)64 << 20);
-    detokenizer_init(&detokenizer, view->call->tokenizer, true, false);
-    for (int32_t i = 0; i <= notes->prompt.count; i++) {
-        char *room = buf_reserve(&text, bound);
-        if (room == NULL) {
-            break;
-        }
-        buf_took(&text, i < notes->prompt.count
-                            ? detokenizer_push(&detokenizer, notes->prompt.ids[i], room, bound)
-                            : detokenizer_end(&detokenizer, true, room, bound));
-    }
+    call_detokenize(view->call, notes->prompt.ids, notes->prompt.count, true, &text);
     json_out_bytes(out, text.bytes != NULL ? text.bytes : "", text.failed ? 0 : text.count);
     bool failed = text.failed;
     buf_free(&text);

@@ -145,11 +145,16 @@ static void append_string(struct buf *buf, const char *bytes, size_t count)
 
 void json_out_key(struct json_out *out, const char *key)
 {
+    json_out_key_bytes(out, key, strlen(key));
+}
+
+void json_out_key_bytes(struct json_out *out, const char *key, size_t count)
+{
     ASSERT(out->depth > 0);
     ASSERT(out->stack[out->depth - 1] == '{');
     ASSERT(!out->after_key);
     separate(out);
-    append_string(out->buf, key, strlen(key));
+    append_string(out->buf, key, count);
     buf_char(out->buf, ':');
     out->after_key = true;
 }

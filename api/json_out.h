@@ -29,6 +29,8 @@ void json_out_object(struct json_out *out);
 void json_out_array(struct json_out *out);
 void json_out_end(struct json_out *out); /* of the innermost object or array */
 void json_out_key(struct json_out *out, const char *key);
+/* The same for a key that is not NUL-terminated. */
+void json_out_key_bytes(struct json_out *out, const char *key, size_t count);
 void json_out_string(struct json_out *out, const char *text); /* NULL gives null */
 /* Invalid UTF-8 becomes U+FFFD. */
 void json_out_bytes(struct json_out *out, const char *bytes, size_t count);

@@ -179,19 +179,8 @@ static enum err detokenize(struct call *call, const struct bound_ints *ids, bool
         return err;
     }
     struct buf text;
-    struct detokenizer detokenizer;
-    size_t bound = detokenizer_bound(call->tokenizer);
     buf_init(&text, MEM_REQUESTS, (size_t)1 << 30);
-    detokenizer_init(&detokenizer, call->tokenizer, show_control, false);
-    for (int32_t i = 0; i <= ids->count; i++) {
-        char *room = buf_reserve(&text, bound);
-        if (room == NULL) {
-            break;
-        }
-        size_t count = i < ids->count ? detokenizer_push(&detokenizer, ids->items[i], room, bound)
-                                      : detokenizer_end(&detokenizer, true, room, bound);
-        buf_took(&text, count);
-    }
+    call_detokenize(call, ids->items, ids->count, show_control, &text);
     if (text.failed) {
         err = call_no_memory(info);
     } else {

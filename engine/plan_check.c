@@ -225,6 +225,9 @@ static enum err check_item(const struct plan_item *item, const struct plan_bound
         item->dimensions > bounds->vector) {
         return bad(info, ERR_INVALID, i, -1, "pooling", "reads outside the prompt or the width");
     }
+    if (item->prompt_top < 0 || item->prompt_top > LIMIT_TOP_LOGPROBS) {
+        return bad(info, ERR_LIMIT, i, -1, "prompt_top", "is out of range");
+    }
     if (decodes(item) && !sampling_valid(&item->sampling, bounds->vocab)) {
         return bad(info, ERR_INVALID, i, -1, "sampling", "has a value out of range");
     }
@@ -312,8 +315,10 @@ static bool size_item(struct arena *arena, const struct plan_item *item,
         }
     }
     if (item->prompt_logprobs) {
+        size_t tops = (size_t)item->token_count * (size_t)item->prompt_top;
         result->prompt_logprobs = arena_array(arena, (size_t)item->token_count, sizeof(float));
-        if (result->prompt_logprobs == NULL) {
+        result->prompt_top = arena_array(arena, tops, sizeof(struct token_logprob));
+        if (result->prompt_logprobs == NULL || result->prompt_top == NULL) {
             return false;
         }
     }

@@ -183,6 +183,7 @@ struct plan_item {
     bool normalize;
     int32_t dimensions;   /* 0 = all; else cut to this many, then normalised */
     bool prompt_logprobs; /* log-probability of every prompt token given those before (causal) */
+    int32_t prompt_top;   /* and so many alternatives to each, 0..LIMIT_TOP_LOGPROBS */
 
     const struct plan_step *steps;
     int32_t step_count;       /* 0..LIMIT_STEPS */
@@ -263,7 +264,10 @@ struct item_result {
     struct err_info info;
     float *vector; /* [dimensions] pooled, or [token_count, hidden] for token_vectors */
     int32_t vector_rows, vector_dim;
-    float *prompt_logprobs;    /* [token_count]; entry 0 is NaN-free 0 and has no meaning */
+    float *prompt_logprobs; /* [token_count]; entry 0 is NaN-free 0 and has no meaning */
+    /* [token_count * prompt_top]: row k the likeliest at the place of token k, best first; row 0
+     * has no meaning. */
+    struct token_logprob *prompt_top;
     struct step_result *steps; /* [step_count] */
     float *saved_hidden;       /* the engine's: rows saved for steps with a read_row */
     /* cached_tokens: prompt tokens whose rows were not computed again. */

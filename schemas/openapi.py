@@ -161,6 +161,7 @@ class Reference:
         routes = self.schemas.load("routes.json")["routes"]
         self.shared_fields("Fields of every route that computes", "basics")
         self.shared_fields("Sampling fields", "sampling")
+        self.shared_fields("Fields of OpenAI's text routes", "openai_text")
         for route in routes:
             self.route(route)
         return "\n".join(self.lines).rstrip("\n") + "\n"
@@ -210,7 +211,9 @@ class Reference:
 
     def rows(self, schema, file, prefix, rows, idle, refused_names, parts):
         links = {"basics": "the [fields of every route](#fields-of-every-route-that-computes)",
-                 "sampling": "the [sampling fields](#sampling-fields)"}
+                 "sampling": "the [sampling fields](#sampling-fields)",
+                 "openai_text": "the [fields of OpenAI's text routes]"
+                                "(#fields-of-openais-text-routes)"}
         for part in schema.get("allOf", []):
             name = part["$ref"].rsplit("/", 1)[1]
             parts.append((f"in `{prefix[:-1]}` " if prefix else "") + links[name])

@@ -507,7 +507,12 @@ void seq_take_score(
     double lse = tools->kernels->log_sum_exp(logits, tools->vocab);
     float logprob = sample_logprob(logits, seq->tokens[slot + 1], lse);
     if (slot + 1 < seq_prompt_count(seq)) {
+        int32_t top = seq->item->prompt_top;
         seq->result->prompt_logprobs[slot + 1] = logprob;
+        if (top > 0) {
+            (void)sample_top(logits, tools->vocab, lse, top,
+                seq->result->prompt_top + (size_t)(slot + 1) * (size_t)top);
+        }
     } else {
         current_result(seq)->logprobs[slot + 1 - seq->step_slot] = logprob;
     }

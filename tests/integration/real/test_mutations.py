@@ -42,6 +42,12 @@ GOOD = [
     ("/classify", {"inputs": ["a", "b"], "labels": ["x", "y"], "multi_label": True}),
     ("/classify", {"input": "a", "questions": [
         {"type": "choice", "instructions": "i", "choices": [{"value": "v"}, {"value": True}]}]}),
+    ("/v1/completions", {"prompt": ["the", "\u00e9"], "max_tokens": 3, "n": 2, "logprobs": 2,
+                         "echo": True, "stop": ["q"], "stop_token_ids": [7], "min_tokens": 1,
+                         "logit_bias": {"5": 1.0}, "seed": 1, "temperature": 0.5}),
+    ("/v1/completions", {"prompt": [5, 6], "max_tokens": 3, "logprobs": 1, "stream": True,
+                         "echo": True, "stream_options": {"include_usage": True}}),
+    ("/v1/completions", {"prompt": "the", "suffix": "tea", "max_tokens": 3, "n": 2}),
     ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
         {"type": "score", "instructions": "i", "levels": [{"label": "l"}, {"label": "m"}]}]}),
     ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),

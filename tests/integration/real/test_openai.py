@@ -161,6 +161,189 @@ class Verdicts(unittest.TestCase):
         refused(self.server, "/v1/moderations", {"input": "a", "model": "x"}, 404, "/model")
 
 
+class Completions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = real.start(MODEL, "--context", str(CONTEXT))
+
+    @classmethod
+    def tearDownClass(cls):
+        real.settled(cls.server)
+        with cls.server:
+            pass
+
+    def complete(self, **body):
+        body = {"prompt": "the tea", "temperature": 0, "max_tokens": 6, **body}
+        return ok(self.server, "/v1/completions", body).value
+
+    def stream(self, **body):
+        """The choice that the events of a stream add up to, and the events."""
+        body = {"prompt": "the tea", "temperature": 0, "max_tokens": 6, **body, "stream": True}
+        frames = ok(self.server, "/v1/completions", body).frames
+        choice = {"index": 0, "text": "", "logprobs": None, "finish_reason": None}
+        for frame in frames:
+            for part in frame["choices"]:
+                choice["text"] += part["text"]
+                choice["finish_reason"] = part["finish_reason"]
+                for key, values in (part["logprobs"] or {}).items():
+                    choice["logprobs"] = choice["logprobs"] or {}
+                    if values is not None:
+                        choice["logprobs"].setdefault(key, []).extend(values)
+        return choice, frames
+
+    def test_stream_is_the_whole(self):
+        for body in ({}, {"logprobs": 2}, {"logprobs": 2, "echo": True}, {"echo": True},
+                     {"max_tokens": 0, "echo": True, "logprobs": 1}, {"stop": "e"},
+                     {"prompt": [5, 6, 7], "echo": True, "logprobs": 3}):
+            whole = self.complete(**body)["choices"][0]
+            self.assertEqual(self.stream(**body)[0], whole, body)
+
+    def test_s6_usage(self):
+        _, frames = self.stream(stream_options={"include_usage": True})
+        self.assertEqual(frames[-1]["choices"], [])
+        self.assertEqual(frames[-1]["usage"]["completion_tokens"], 6)
+        self.assertEqual({frame["usage"] is None for frame in frames[:-1]}, {True})
+        self.assertEqual(len({(frame["id"], frame["created"]) for frame in frames}), 1)
+        self.assertTrue(all("usage" not in frame for frame in self.stream()[1]))
+        one = self.complete(ignore_eos=True)["usage"]
+        many = self.complete(ignore_eos=True, n=3)["usage"]
+        self.assertEqual(many["prompt_tokens"], one["prompt_tokens"])  # once, for all answers
+        self.assertEqual(many["completion_tokens"], 3 * one["completion_tokens"])
+
+    def test_s7_offsets(self):
+        """The text at an offset is the token, for whole characters and parts of them."""
+        prompt = "the \u00e9\U0001f98a tea"
+        for echo in (False, True):
+            choice = self.complete(prompt=prompt, echo=echo, logprobs=1)["choices"][0]
+            text = choice["text"] if echo else prompt + choice["text"]
+            entries = choice["logprobs"]
+            self.assertEqual(len({len(column) for column in entries.values()}), 1)
+            found = 0
+            for token, offset in zip(entries["tokens"], entries["text_offset"]):
+                if not token.startswith(("bytes:", "<")):
+                    self.assertEqual(text[offset:offset + len(token)], token)
+                    found += 1
+            self.assertGreater(found, 3 if echo else 0)
+            self.assertEqual(entries["text_offset"], sorted(entries["text_offset"]))
+            self.assertEqual(entries["token_logprobs"][0] is None, echo)
+
+    def test_s5_stop_strings_never_show(self):
+        whole = self.complete(max_tokens=12)["choices"][0]["text"]
+        self.assertGreater(len(whole), 8)
+        for first, last in ((2, 5), (3, 8), (0, 2), (5, 6)):
+            stop = whole[first:last]
+            for choice in (self.complete(max_tokens=12, stop=stop, logprobs=0)["choices"][0],
+                           self.stream(max_tokens=12, stop=stop, logprobs=0)[0]):
+                self.assertEqual(choice["text"], whole[:whole.index(stop)])
+                self.assertEqual(choice["finish_reason"], "stop")
+                tokens = "".join((choice["logprobs"] or {"tokens": []})["tokens"])
+                if "bytes:" not in tokens:
+                    self.assertEqual(tokens, choice["text"])
+        begun = whole[-2:] + "\u2603"  # begun and not finished: text after all
+        for choice in (self.complete(max_tokens=12, stop=begun)["choices"][0],
+                       self.stream(max_tokens=12, stop=begun)[0]):
+            self.assertEqual(choice["text"], whole)
+
+    def test_echo_scores_what_was_generated(self):
+        """What an evaluation does: the same tokens as a prompt have the same log-probabilities."""
+        ids = ok(self.server, "/tokenize", {"content": "the tea", "add_special": True})
+        prompt = ids.value["tokens"]
+        made = self.complete(prompt=prompt, logprobs=5, ignore_eos=True, max_tokens=4)
+        made = made["choices"][0]["logprobs"]
+        details = ok(self.server, "/generate", {"inputs": "the tea", "parameters": {
+            "max_new_tokens": 4, "details": True}}).value["details"]
+        tokens = [token["id"] for token in details["tokens"]]
+        scored = self.complete(prompt=prompt + tokens, echo=True, logprobs=5, max_tokens=0)
+        self.assertEqual(scored["usage"]["completion_tokens"], 0)
+        scored = scored["choices"][0]["logprobs"]
+        for key in ("tokens", "token_logprobs", "top_logprobs"):
+            self.assertEqual(scored[key][len(prompt):], made[key][:len(tokens)], key)
+        for token, logprob, top in zip(made["tokens"], made["token_logprobs"],
+                                       made["top_logprobs"]):
+            self.assertEqual(top[token], logprob)  # greedy: the best of the alternatives
+            self.assertEqual(max(top.values()), logprob)
+
+    def test_order_of_choices(self):
+        single = [self.complete(prompt=prompt)["choices"][0]["text"] for prompt in ("the", "a")]
+        reply = self.complete(prompt=["the", "a"], n=2)["choices"]
+        self.assertEqual([choice["index"] for choice in reply], [0, 1, 2, 3])
+        self.assertEqual([choice["text"] for choice in reply],
+                         [single[0], single[0], single[1], single[1]])
+        drawn = {"temperature": 1.5, "seed": 7, "n": 3, "max_tokens": 12}
+        first, second = (self.complete(**drawn)["choices"] for _ in range(2))
+        self.assertEqual(first, second)
+        self.assertGreater(len({choice["text"] for choice in first}), 1)
+
+    def test_i6_suffix_is_infill(self):
+        body = {"prompt": "the ", "suffix": " in", "max_tokens": 3, "seed": 0}
+        reply = self.complete(**body)
+        same = ok(self.server, "/infill", {
+            "input_prefix": "the ", "input_suffix": " in", "n_predict": 3, "temperature": 0,
+            "top_k": 0, "top_p": 1, "min_p": 0, "seed": 0}).value
+        self.assertEqual(reply["choices"][0]["text"], same["content"])
+        self.assertEqual(reply["usage"]["prompt_tokens"], same["tokens_evaluated"])
+        echoed = self.complete(**body, echo=True)["choices"][0]["text"]
+        self.assertEqual(echoed, "the " + same["content"])
+        self.assertEqual(self.stream(**body)[0]["text"], same["content"])
+        self.assertEqual(self.complete(suffix="")["choices"], self.complete()["choices"])
+        for more, where in (({"prompt": ["a"]}, "/suffix"), ({"prompt": [5]}, "/suffix"),
+                            ({"echo": True, "logprobs": 1}, "/echo"),
+                            ({"stop_token_ids": [5]}, "/stop_token_ids"),
+                            ({"min_tokens": 1}, "/min_tokens"),
+                            ({"parse_special": True}, "/parse_special")):
+            refused(self.server, "/v1/completions", {"prompt": "a", "suffix": "b", **more}, 400,
+                    where)
+
+    def test_ends(self):
+        first = self.complete(max_tokens=1, logprobs=0)
+        self.assertEqual(first["choices"][0]["finish_reason"], "length")
+        token = ok(self.server, "/generate", {"inputs": "the tea", "parameters": {
+            "max_new_tokens": 1, "details": True}}).value["details"]["tokens"][0]["id"]
+        ended = self.complete(stop_token_ids=[token], logprobs=0)
+        choice = ended["choices"][0]
+        self.assertEqual((choice["text"], choice["finish_reason"]), ("", "stop"))
+        self.assertEqual(len(choice["logprobs"]["tokens"]), ended["usage"]["completion_tokens"])
+        later = self.complete(stop_token_ids=[token], min_tokens=3)
+        self.assertGreaterEqual(later["usage"]["completion_tokens"], 3)
+        forced = self.complete(logit_bias={str(token): 100}, ignore_eos=True, logprobs=0)
+        self.assertEqual(len(set(forced["choices"][0]["logprobs"]["tokens"])), 1)
+        both = self.complete(max_tokens=1, max_completion_tokens=2, ignore_eos=True)
+        self.assertEqual(both["usage"]["completion_tokens"], 2)
+        plain = ok(self.server, "/v1/completions", {"prompt": "the", "ignore_eos": True}).value
+        self.assertEqual(plain["usage"]["completion_tokens"], 16)
+
+    def test_limits(self):
+        ids = [5] * CONTEXT
+        self.complete(prompt=ids, max_tokens=0, echo=True)
+        reply = self.complete(prompt=ids[1:], max_tokens=2**40, ignore_eos=True)
+        self.assertEqual(reply["usage"]["completion_tokens"], 1)  # clamped to the room
+        for body, where in (({"prompt": ids}, "/prompt"), ({"prompt": [[5], ids]}, "/prompt/1"),
+                            ({"prompt": "the " * 2 * CONTEXT}, "/prompt")):
+            error = refused(self.server, "/v1/completions", body, 400, where)
+            self.assertEqual(error["code"], "context_length_exceeded")
+        for body, where in (({"prompt": []}, "/prompt"), ({"prompt": [[5], []]}, "/prompt/1"),
+                            ({"prompt": [[5], [-1]]}, "/prompt/1/0"),
+                            ({"prompt": "a", "best_of": 2}, "/best_of"),
+                            ({"prompt": "a", "grammar": "x"}, "/grammar"),
+                            ({"prompt": "a", "stop_token_ids": [2**30]}, "/stop_token_ids/0"),
+                            ({"prompt": "a", "stop_token_ids": [5] * 17}, "/stop_token_ids"),
+                            ({"prompt": "a", "logit_bias": {"x": 1}}, "/logit_bias")):
+            refused(self.server, "/v1/completions", body, 400, where)
+        self.complete(prompt="a", stop_token_ids=[5] * 16)
+        if MODEL == "tiny":
+            answers = {"prompt": [[5]] * 129, "n": 16, "max_tokens": 1}
+            error = refused(self.server, "/v1/completions", answers, 400, "/prompt")
+            self.assertEqual(error["code"], "too_many_inputs")
+            self.complete(prompt=[[5]] * 128, n=16, max_tokens=1)
+
+    def test_u4_specials_are_text_unless_asked(self):
+        name = "<|im_end|>" if MODEL == "default" else "</s>"
+        plain = self.complete(prompt=f"a{name}", max_tokens=0)["usage"]["prompt_tokens"]
+        parsed = self.complete(prompt=f"a{name}", max_tokens=0, parse_special=True, echo=True)
+        self.assertLess(parsed["usage"]["prompt_tokens"], plain)
+        self.assertTrue(parsed["choices"][0]["text"].endswith(f"a{name}"))
+
+
 class Configured(unittest.TestCase):
     def test_embed_token_ids_reject(self):
         with real.start(MODEL, "--embed-token-ids", "reject") as server:

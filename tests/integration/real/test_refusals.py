@@ -23,6 +23,7 @@ BODIES = {
     "/generate_stream": {"inputs": "a", "parameters": {"max_new_tokens": 1}},
     "/infill": {"text": "a [gap]", "max_tokens": 1},
     "/classify": {"inputs": "a", "labels": ["x", "y"]},
+    "/v1/completions": {"prompt": "a", "max_tokens": 1, "temperature": 0},
     "/v1/decisions": {"input": "a", "questions": [{"type": "predicate", "instructions": "x"}]},
     "/tokenize": {"content": "a"},
     "/detokenize": {"tokens": [5]},
@@ -193,11 +194,16 @@ class Refusals(unittest.TestCase):
                                       ("/infill", "presence_penalty", -2.01, 2.01),
                                       ("/infill", "top_p", 0, 1.01),
                                       ("/infill", "seed", None, 2**63),
-                                      ("/infill", "candidates", 0, 33)):
+                                      ("/infill", "candidates", 0, 33),
+                                      ("/v1/completions", "n", 0, 17),
+                                      ("/v1/completions", "logprobs", -1, 6),
+                                      ("/v1/completions", "max_tokens", -1, 2**63),
+                                      ("/v1/completions", "repetition_penalty", 0, 10.01)):
             for value in (low, high):
                 if value is not None:
                     error = self.refuse(path, {**BODIES[path], name: value}, 400)
-                    self.assertIn(error["param"], (f"/{name}", None), (name, value))
+                    self.assertIn(error["param"], (real.param_of(path, f"/{name}"), None),
+                                  (name, value))
         for name, low, high in (("max_new_tokens", 0, 2**63), ("truncate", 0, 2**31),
                                 ("top_n_tokens", -1, 21), ("typical_p", 0, 1.01),
                                 ("repetition_penalty", 0, 10.01), ("min_p", -0.01, 1.01)):

@@ -1,0 +1,446 @@
+/*
+ * The core of OpenAI's text routes; see v1_text.h.
+ *
+ * What surprises: an event may carry log-probabilities of tokens before it and none of its own. A
+ * token whose text is held back (it may begin a stop string, or ends inside a character) would
+ * otherwise be told by its entry before it is told as text, or told though it never becomes text.
+ */
+#include "api/v1_text.h"
+
+#include <stdio.h>
+#include <time.h>
+#include "api/infill_reply.h"
+#include "api/sse.h"
+#include "engine/base/utf8.h"
+
+/* ---- plan ---------------------------------------------------------------------------------- */
+
+enum err v1_text_init(struct call *call, struct v1_text *text, struct err_info *info)
+{
+    enum err err = call_new_id(call, text->shape->id_prefix, &text->id, info);
+    if (err == ERR_OK) {
+        err = call_array(call, detokenizer_bound(call->tokenizer), 1, &text->scratch, info);
+    }
+    if (err == ERR_OK) {
+        text->created = (int64_t)time(NULL);
+        call->stream = text->options->stream;
+        call->state = text;
+    }
+    return err;
+}
+
+static enum err make_step(struct call *call, const struct v1_text *text,
+    const struct v1_prompt *prompt, struct plan_step *step, struct err_info *info)
+{
+    const struct common_openai_text *options = text->options;
+    int64_t room = call->model->context - prompt->ids.count;
+    *step = (struct plan_step){.kind = STEP_DECODE,
+        .read_row = -1,
+        .position = -1,
+        .tokens_max = (int32_t)(text->budget < 0 ? room : MIN(text->budget, room)),
+        .tokens_min = options->min_tokens,
+        .ban_end = options->ignore_eos,
+        .stop_tokens = options->stop_token_ids.items,
+        .stop_token_count = options->stop_token_ids.count,
+        .top_logprobs = text->top_logprobs};
+    return call_stops(call, text->sampling->has_stop, &text->sampling->stop, step, info);
+}
+
+static enum err make_item(struct call *call, const struct v1_text *text,
+    const struct v1_prompt *prompt, struct plan_item *item, struct err_info *info)
+{
+    struct plan_step *step = NULL;
+    bool prefix = call->model->prompt_attention == ATTENTION_BIDIRECTIONAL;
+    enum err err = call_array(call, 1, sizeof(*step), &step, info);
+    if (err == ERR_OK) {
+        err = make_step(call, text, prompt, step, info);
+    }
+    *item = (struct plan_item){.tokens = prompt->ids.ids,
+        .token_count = prompt->ids.count,
+        .context_count = prefix ? prompt->ids.count : 0,
+        .prompt_top = text->prompt_logprobs ? text->top_logprobs : 0,
+        .steps = step,
+        .step_count = 1};
+    return err;
+}
+
+static enum err read_sampling(struct call *call, const struct v1_text *text,
+    struct sampling *out_sampling, struct err_info *info)
+{
+    const struct common_openai_text *options = text->options;
+    enum err err = call_sampling(
+        call, text->sampling, options->repetition_penalty, -1, "", out_sampling, info);
+    if (err == ERR_OK && options->has_logit_bias) {
+        err = call_biases(call, &options->logit_bias, out_sampling, info);
+    }
+    return err == ERR_OK ? call_check_ids(call, &options->stop_token_ids, "/stop_token_ids", info)
+                         : err;
+}
+
+enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *info)
+{
+    int32_t n = text->options->n;
+    struct plan_item *items = NULL;
+    struct sampling sampling;
+    if (!call->model->can_generate) {
+        return call_fail(info, ERR_NOT_CAPABLE, NULL, NULL, "this model does not generate");
+    }
+    if (text->prompt_logprobs && call->model->prompt_attention == ATTENTION_BIDIRECTIONAL) {
+        return call_fail(info, ERR_NOT_CAPABLE, NULL, "/echo",
+            "prompts of this model see themselves both ways: nothing in them is predicted");
+    }
+    size_t count = (size_t)text->prompt_count * (size_t)n;
+    enum err err = call_array(call, count, sizeof(*items), &items, info);
+    if (err == ERR_OK) {
+        err = read_sampling(call, text, &sampling, info);
+    }
+    for (int32_t p = 0; err == ERR_OK && p < text->prompt_count; p++) {
+        struct plan_item item;
+        err = make_item(call, text, &text->prompts[p], &item, info);
+        for (int32_t k = 0; err == ERR_OK && k < n; k++) {
+            item.sampling = sampling;
+            item.sampling.sample_index = (uint32_t)k;
+            item.prompt_logprobs = text->prompt_logprobs && k == 0; /* once a prompt is enough */
+            items[p * n + k] = item;
+        }
+    }
+    call->plan = (struct plan){.kind = KIND_GENERATE,
+        .items = items,
+        .item_count = (int32_t)count,
+        .stream = call->stream && count == 1,
+        .cache_off = !text->sampling->cache_prompt};
+    return err;
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+int32_t v1_text_choices(const struct v1_text *text, const struct job *job)
+{
+    return text->infill != NULL ? infill_reply_count(text->infill, job) : job->plan.item_count;
+}
+
+struct v1_tokens v1_text_answer(
+    const struct v1_text *text, const struct job *job, int32_t index, const char **out_text)
+{
+    const struct step_result *step = &job->results[index].steps[0];
+    struct infill_fill fill =
+        text->infill != NULL ? infill_reply_fill(text->infill, job, index) : infill_fill_of(step);
+    bool has_end = text->infill == NULL && fill.finish == FINISH_EOS;
+    int32_t probs = text->infill != NULL ? text->infill_request->n_probs : text->top_logprobs;
+    *out_text = fill.text;
+    return (struct v1_tokens){.tokens = fill.tokens,
+        .logprobs = fill.logprobs,
+        .top = text->top_logprobs > 0 ? fill.top : NULL,
+        .token_count = fill.token_count + (has_end ? 1 : 0),
+        .top_stride = probs,
+        .text_bytes = (int64_t)fill.text_bytes,
+        .finish = fill.finish == FINISH_NONE ? FINISH_LENGTH : fill.finish,
+        .has_end = has_end};
+}
+
+struct v1_tokens v1_text_prompt(const struct v1_text *text, const struct job *job, int32_t index)
+{
+    int32_t n = text->options->n;
+    const struct v1_prompt *prompt = &text->prompts[index / n];
+    const struct item_result *result = &job->results[index / n * n];
+    return (struct v1_tokens){.tokens = prompt->ids.ids,
+        .logprobs = result->prompt_logprobs,
+        .top = text->top_logprobs > 0 ? result->prompt_top : NULL,
+        .token_count = prompt->ids.count,
+        .top_stride = text->top_logprobs,
+        .text_bytes = prompt->text.count,
+        .finish = FINISH_LENGTH,
+        .is_prompt = true};
+}
+
+const char *v1_finish_word(enum finish finish)
+{
+    return finish == FINISH_EOS || finish == FINISH_STOP_STRING ? "stop" : "length";
+}
+
+/* ---- walks --------------------------------------------------------------------------------- */
+
+struct v1_walk v1_walk_start(
+    const struct call *call, const struct v1_text *text, int32_t prompt, bool of_prompt)
+{
+    const struct v1_prompt *before = &text->prompts[prompt];
+    struct v1_walk walk = {.scratch = text->scratch};
+    detokenizer_init(
+        &walk.detokenizer, call->tokenizer, of_prompt && before->control_shown, !of_prompt);
+    if (!of_prompt) {
+        walk.characters = (int64_t)utf8_length(before->text.bytes, (size_t)before->text.count);
+    }
+    return walk;
+}
+
+bool v1_walk_next(struct v1_walk *walk, const struct call *call, const struct v1_tokens *tokens,
+    struct v1_token *out_token)
+{
+    int32_t i = walk->index;
+    if (i >= tokens->token_count) {
+        return false;
+    }
+    struct v1_walk next = *walk;
+    struct v1_token token = {.id = tokens->tokens[i], .offset = walk->characters};
+    token.piece = tokenizer_piece(call->tokenizer, token.id, true, &token.bytes);
+    if (!tokens->has_end || i + 1 < tokens->token_count) {
+        size_t count = detokenizer_push(
+            &next.detokenizer, token.id, next.scratch, detokenizer_bound(call->tokenizer));
+        next.characters += (int64_t)utf8_length(next.scratch, count);
+        next.bytes += (int64_t)count + next.detokenizer.held_count - walk->detokenizer.held_count;
+    }
+    if (tokens->finish == FINISH_NONE && next.bytes > tokens->text_bytes) {
+        return false; /* its text is held back */
+    }
+    if (tokens->finish == FINISH_STOP_STRING) {
+        if (walk->bytes >= tokens->text_bytes) {
+            return false; /* of the stop string alone */
+        }
+        token.bytes = (size_t)MIN((int64_t)token.bytes, tokens->text_bytes - walk->bytes);
+    }
+    if (walk->detokenizer.first && token.bytes > 0 && token.piece[0] == ' ' &&
+        next.bytes - walk->bytes + 1 == (int64_t)token.bytes) {
+        token.piece++; /* the space SentencePiece puts before a text */
+        token.bytes--;
+    }
+    bool known = tokens->logprobs != NULL && !(tokens->is_prompt && i == 0);
+    token.logprob = known ? &tokens->logprobs[i] : NULL;
+    token.top =
+        known && tokens->top != NULL ? tokens->top + (size_t)i * (size_t)tokens->top_stride : NULL;
+    next.index++;
+    *walk = next;
+    *out_token = token;
+    return true;
+}
+
+void v1_write_logprob(struct json_out *out, float logprob)
+{
+    json_out_float(out, MAX(logprob, -9999.0f));
+}
+
+/* ---- replies ------------------------------------------------------------------------------- */
+
+/* A prompt counts once, however many answers it has. */
+static struct call_usage usage_of(
+    const struct call *call, const struct v1_text *text, const struct job *job)
+{
+    struct call_usage all = call_usage(call, job);
+    struct call_usage usage = {0};
+    for (int32_t p = 0; text->infill == NULL && p < text->prompt_count; p++) {
+        const struct item_result *result = &job->results[p * text->options->n];
+        usage.prompt += result->prompt_tokens;
+        usage.cached += result->cached_tokens;
+    }
+    usage.generated = all.generated;
+    if (text->infill != NULL) {
+        usage.prompt = text->infill->prompt.count;
+        usage.cached = MIN(all.cached, usage.prompt);
+    }
+    if (text->infill != NULL && text->infill->mode == INFILL_RERANK) {
+        usage.generated = 0;
+        for (int32_t i = 0; i < v1_text_choices(text, job); i++) {
+            usage.generated += infill_reply_fill(text->infill, job, i).token_count;
+        }
+    }
+    return usage;
+}
+
+/* Differs where answers may: another program, other weights, other arithmetic. */
+static uint64_t fingerprint(const struct model_info *model)
+{
+    char text[512];
+    int bytes =
+        snprintf(text, sizeof(text), "%s %s %s %s %llu %llu %d", MAGNETD_VERSION, model->name,
+            model->architecture, model->weights_type, (unsigned long long)model->parameters,
+            (unsigned long long)model->file_bytes, model->int8_activations);
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (int i = 0; i < bytes; i++) {
+        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3;
+    }
+    return hash >> 24;
+}
+
+static void write_envelope(
+    struct json_out *out, const struct call *call, const struct v1_text *text, const char *object)
+{
+    char print[16];
+    (void)snprintf(
+        print, sizeof(print), "fp_%010llx", (unsigned long long)fingerprint(call->model));
+    json_out_key(out, "id");
+    json_out_string(out, text->id);
+    json_out_key(out, "object");
+    json_out_string(out, object);
+    json_out_key(out, "created");
+    json_out_int(out, text->created);
+    json_out_key(out, "model");
+    json_out_string(out, call_model_name(call));
+    json_out_key(out, "system_fingerprint");
+    json_out_string(out, print);
+}
+
+enum err v1_text_encode(
+    struct call *call, const struct job *job, struct buf *out, struct err_info *info)
+{
+    const struct v1_text *text = call->state;
+    enum err err = call_job_error(job, NULL, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    struct json_out json;
+    struct call_usage usage = usage_of(call, text, job);
+    json_out_init(&json, out);
+    json_out_object(&json);
+    write_envelope(&json, call, text, text->shape->object);
+    json_out_key(&json, "choices");
+    json_out_array(&json);
+    for (int32_t i = 0; i < v1_text_choices(text, job); i++) {
+        struct v1_choice choice = {.index = i};
+        struct v1_tokens tokens = v1_text_answer(text, job, i, &choice.bytes);
+        struct v1_walk walk = v1_walk_start(call, text, i / text->options->n, false);
+        choice.count = (size_t)tokens.text_bytes;
+        choice.tokens = &tokens;
+        choice.walk = &walk;
+        choice.finish = v1_finish_word(tokens.finish);
+        text->shape->choice(&json, call, job, &choice);
+    }
+    json_out_end(&json);
+    json_out_key(&json, "usage");
+    call_write_usage(&json, &usage);
+    json_out_end(&json);
+    return call_written(&json, info);
+}
+
+/* ---- streams ------------------------------------------------------------------------------- */
+
+/* An event with one choice, or with the usage and none. */
+static enum err write_event(const struct call *call, const struct job *job, enum v1_part part,
+    const struct v1_choice *choice, const struct call_usage *usage, struct buf *out)
+{
+    const struct v1_text *text = call->state;
+    struct json_out json;
+    struct err_info unused;
+    sse_begin(&json, out);
+    json_out_object(&json);
+    write_envelope(&json, call, text, text->shape->chunk_object);
+    json_out_key(&json, "choices");
+    json_out_array(&json);
+    if (choice != NULL) {
+        text->shape->delta(&json, call, job, part, choice);
+    }
+    json_out_end(&json);
+    if (text->options->stream_options.include_usage) {
+        json_out_key(&json, "usage");
+        if (usage != NULL) {
+            call_write_usage(&json, usage);
+        } else {
+            json_out_null(&json);
+        }
+    }
+    json_out_end(&json);
+    enum err err = call_written(&json, &unused);
+    sse_end(&json);
+    return err;
+}
+
+static enum err open_choice(
+    struct call *call, const struct job *job, int32_t index, struct buf *out)
+{
+    struct v1_text *text = call->state;
+    int32_t prompt = index / text->options->n;
+    struct v1_walk walk = v1_walk_start(call, text, prompt, true);
+    struct v1_tokens tokens = {0};
+    const struct v1_choice choice = {.index = index,
+        .bytes = text->prompts[prompt].text.bytes,
+        .count = (size_t)text->prompts[prompt].text.count,
+        .tokens = &tokens,
+        .walk = &walk};
+    text->begun = true;
+    text->walk = v1_walk_start(call, text, prompt, false);
+    if (!text->opens) {
+        return ERR_OK;
+    }
+    if (text->prompt_logprobs) {
+        tokens = v1_text_prompt(text, job, index);
+    }
+    return write_event(call, job, V1_OPENING, &choice, NULL, out);
+}
+
+/* What came since the last event; nothing when neither text nor an entry did. */
+static enum err write_part(struct call *call, const struct job *job, int32_t index,
+    const struct v1_tokens *tokens, const char *bytes, size_t count, struct buf *out)
+{
+    struct v1_text *text = call->state;
+    struct v1_walk peek = text->walk;
+    struct v1_token unused;
+    if (count == 0 && (text->top_logprobs < 0 || !v1_walk_next(&peek, call, tokens, &unused))) {
+        return ERR_OK;
+    }
+    const struct v1_choice choice = {
+        .index = index, .bytes = bytes, .count = count, .tokens = tokens, .walk = &text->walk};
+    return write_event(call, job, V1_PART, &choice, NULL, out);
+}
+
+static enum err end_choice(
+    struct call *call, const struct job *job, int32_t index, enum finish finish, struct buf *out)
+{
+    struct v1_text *text = call->state;
+    const struct v1_tokens none = {0};
+    const struct v1_choice choice = {.index = index,
+        .bytes = "",
+        .tokens = &none,
+        .walk = &text->walk,
+        .finish = v1_finish_word(finish)};
+    return write_event(call, job, V1_END, &choice, NULL, out);
+}
+
+/* Beside a running engine: of the result only what was written before the event may be read. */
+enum err v1_text_frame(
+    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
+{
+    struct v1_text *text = call->state;
+    const struct step_result *step = &job->results[0].steps[0];
+    const struct v1_tokens tokens = {.tokens = step->tokens,
+        .logprobs = step->logprobs,
+        .top = text->top_logprobs > 0 ? step->top : NULL,
+        .token_count = event->index + 1,
+        .top_stride = text->top_logprobs,
+        .text_bytes = (int64_t)event->text_from + event->text_bytes,
+        .finish = event->last ? event->finish : FINISH_NONE,
+        .has_end = event->last && event->finish == FINISH_EOS};
+    enum err err = text->begun ? ERR_OK : open_choice(call, job, 0, out);
+    return err == ERR_OK ? write_part(call, job, 0, &tokens, step->text + event->text_from,
+                               (size_t)event->text_bytes, out)
+                         : err;
+}
+
+static enum err whole_choice(
+    struct call *call, const struct job *job, int32_t index, struct buf *out)
+{
+    const struct v1_text *text = call->state;
+    const char *bytes = NULL;
+    struct v1_tokens tokens = v1_text_answer(text, job, index, &bytes);
+    bool sent = call->plan.stream; /* but for the end, event by event */
+    enum err err = sent && text->begun ? ERR_OK : open_choice(call, job, index, out);
+    if (err == ERR_OK && !sent) {
+        err = write_part(call, job, index, &tokens, bytes, (size_t)tokens.text_bytes, out);
+    }
+    return err == ERR_OK ? end_choice(call, job, index, tokens.finish, out) : err;
+}
+
+enum err v1_text_frame_end(struct call *call, const struct job *job, struct buf *out)
+{
+    const struct v1_text *text = call->state;
+    enum err err = ERR_OK;
+    for (int32_t i = 0; err == ERR_OK && i < v1_text_choices(text, job); i++) {
+        err = whole_choice(call, job, i, out);
+    }
+    if (err == ERR_OK && text->options->stream_options.include_usage) {
+        struct call_usage usage = usage_of(call, text, job);
+        err = write_event(call, job, V1_END, NULL, &usage, out);
+    }
+    if (err == ERR_OK) {
+        sse_done(out);
+        err = out->failed ? ERR_NO_MEMORY : ERR_OK;
+    }
+    return err;
+}
