@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <time.h>
+#include "api/chat.h"
 #include "api/infill_reply.h"
 #include "api/sse.h"
 #include "engine/base/utf8.h"
@@ -112,6 +113,24 @@ enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *
     return err;
 }
 
+enum err v1_text_plan_chat(struct call *call, struct v1_text *text,
+    const struct common_messages *messages, const char *where, struct err_info *info)
+{
+    text->prompt_count = 1;
+    enum err err = call_array(call, 1, sizeof(*text->prompts), &text->prompts, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    struct v1_prompt *prompt = &text->prompts[0];
+    prompt->text = call_text(""); /* offsets begin where the answer does */
+    err = chat_ids(call, messages, true, where, &prompt->ids, info);
+    int64_t answer = text->budget == 0 ? 0 : 1; /* room for one token, if one is wanted */
+    if (err == ERR_OK) {
+        err = call_check_context(call, prompt->ids.count + answer, where, info);
+    }
+    return err == ERR_OK ? v1_text_plan(call, text, info) : err;
+}
+
 /* ---- answers ------------------------------------------------------------------------------- */
 
 int32_t v1_text_choices(const struct v1_text *text, const struct job *job)
@@ -125,7 +144,7 @@ struct v1_tokens v1_text_answer(
     const struct step_result *step = &job->results[index].steps[0];
     struct infill_fill fill =
         text->infill != NULL ? infill_reply_fill(text->infill, job, index) : infill_fill_of(step);
-    bool has_end = text->infill == NULL && fill.finish == FINISH_EOS;
+    bool has_end = text->infill == NULL && fill.finish == FINISH_EOS && !text->hides_end;
     int32_t probs = text->infill != NULL ? text->infill_request->n_probs : text->top_logprobs;
     *out_text = fill.text;
     return (struct v1_tokens){.tokens = fill.tokens,
@@ -218,10 +237,55 @@ void v1_write_logprob(struct json_out *out, float logprob)
     json_out_float(out, MAX(logprob, -9999.0f));
 }
 
+/* The members token, logprob, bytes. A token that is no whole text is one in its bytes alone. */
+static void write_token(struct json_out *out, const char *piece, size_t bytes, float logprob)
+{
+    json_out_key(out, "token");
+    json_out_bytes(out, piece, bytes);
+    json_out_key(out, "logprob");
+    v1_write_logprob(out, logprob);
+    json_out_key(out, "bytes");
+    json_out_array(out);
+    for (size_t i = 0; i < bytes; i++) {
+        json_out_int(out, (unsigned char)piece[i]);
+    }
+    json_out_end(out);
+}
+
+static void write_entry(struct json_out *out, const struct call *call, const struct v1_token *token)
+{
+    const struct v1_text *text = call->state;
+    int32_t count = MIN(text->top_logprobs, tokenizer_vocab(call->tokenizer));
+    json_out_object(out);
+    write_token(out, token->piece, token->bytes, *token->logprob);
+    json_out_key(out, "top_logprobs");
+    json_out_array(out);
+    for (int32_t i = 0; token->top != NULL && i < count; i++) {
+        size_t bytes;
+        const char *piece = tokenizer_piece(call->tokenizer, token->top[i].token, true, &bytes);
+        json_out_object(out);
+        write_token(out, piece, bytes, token->top[i].logprob);
+        json_out_end(out);
+    }
+    json_out_end(out);
+    json_out_end(out);
+}
+
+void v1_write_entries(struct json_out *out, const struct call *call, const struct v1_tokens *tokens,
+    struct v1_walk *walk)
+{
+    struct v1_token token;
+    json_out_array(out);
+    while (v1_walk_next(walk, call, tokens, &token)) {
+        write_entry(out, call, &token);
+    }
+    json_out_end(out);
+}
+
 /* ---- replies ------------------------------------------------------------------------------- */
 
 /* A prompt counts once, however many answers it has. */
-static struct call_usage usage_of(
+struct call_usage v1_text_usage(
     const struct call *call, const struct v1_text *text, const struct job *job)
 {
     struct call_usage all = call_usage(call, job);
@@ -287,7 +351,7 @@ enum err v1_text_encode(
         return err;
     }
     struct json_out json;
-    struct call_usage usage = usage_of(call, text, job);
+    struct call_usage usage = v1_text_usage(call, text, job);
     json_out_init(&json, out);
     json_out_object(&json);
     write_envelope(&json, call, text, text->shape->object);
@@ -319,6 +383,9 @@ static enum err write_event(const struct call *call, const struct job *job, enum
     const struct v1_text *text = call->state;
     struct json_out json;
     struct err_info unused;
+    if (text->shape->event != NULL) {
+        return text->shape->event(call, job, part, choice, out);
+    }
     sse_begin(&json, out);
     json_out_object(&json);
     write_envelope(&json, call, text, text->shape->chunk_object);
@@ -399,14 +466,15 @@ enum err v1_text_frame(
 {
     struct v1_text *text = call->state;
     const struct step_result *step = &job->results[0].steps[0];
+    bool ended = event->last && event->finish == FINISH_EOS;
     const struct v1_tokens tokens = {.tokens = step->tokens,
         .logprobs = step->logprobs,
         .top = text->top_logprobs > 0 ? step->top : NULL,
-        .token_count = event->index + 1,
+        .token_count = event->index + (ended && text->hides_end ? 0 : 1),
         .top_stride = text->top_logprobs,
         .text_bytes = (int64_t)event->text_from + event->text_bytes,
         .finish = event->last ? event->finish : FINISH_NONE,
-        .has_end = event->last && event->finish == FINISH_EOS};
+        .has_end = ended && !text->hides_end};
     enum err err = text->begun ? ERR_OK : open_choice(call, job, 0, out);
     return err == ERR_OK ? write_part(call, job, 0, &tokens, step->text + event->text_from,
                                (size_t)event->text_bytes, out)
@@ -435,7 +503,7 @@ enum err v1_text_frame_end(struct call *call, const struct job *job, struct buf 
         err = whole_choice(call, job, i, out);
     }
     if (err == ERR_OK && text->options->stream_options.include_usage) {
-        struct call_usage usage = usage_of(call, text, job);
+        struct call_usage usage = v1_text_usage(call, text, job);
         err = write_event(call, job, V1_END, NULL, &usage, out);
     }
     if (err == ERR_OK) {

@@ -71,6 +71,9 @@ struct v1_shape {
         const struct v1_choice *choice);
     void (*delta)(struct json_out *out, const struct call *call, const struct job *job,
         enum v1_part part, const struct v1_choice *choice);
+    /* Frames of its own for a part of the one answer, instead of a chunk with a choice; or NULL. */
+    enum err (*event)(const struct call *call, const struct job *job, enum v1_part part,
+        const struct v1_choice *choice, struct buf *out);
 };
 
 struct v1_text {
@@ -83,6 +86,7 @@ struct v1_text {
     int32_t top_logprobs;                  /* -1 = no log-probabilities */
     bool prompt_logprobs;                  /* and those of the prompt */
     bool opens;                            /* an event of its own begins each choice */
+    bool hides_end;                        /* an end token has no entry of its own */
     struct infill_llama_notes *infill;     /* a suffix was given: how the gap is filled */
     struct infill_request *infill_request; /* and the request that says so */
     const char *id;
@@ -96,6 +100,10 @@ struct v1_text {
 MUST_USE enum err v1_text_init(struct call *call, struct v1_text *text, struct err_info *info);
 /* n items for each prompt. */
 MUST_USE enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *info);
+
+/* The same for one prompt, a chat; errors name `where`. */
+MUST_USE enum err v1_text_plan_chat(struct call *call, struct v1_text *text,
+    const struct common_messages *messages, const char *where, struct err_info *info);
 
 int32_t v1_text_choices(const struct v1_text *text, const struct job *job);
 /* Answer `index` of a finished job, and its text. */
@@ -113,6 +121,11 @@ bool v1_walk_next(struct v1_walk *walk, const struct call *call, const struct v1
 
 /* "stop" or "length". */
 const char *v1_finish_word(enum finish finish);
+struct call_usage v1_text_usage(
+    const struct call *call, const struct v1_text *text, const struct job *job);
+/* {"token":..., "logprob":..., "bytes":[...], "top_logprobs":[...]} of all that may be shown. */
+void v1_write_entries(struct json_out *out, const struct call *call, const struct v1_tokens *tokens,
+    struct v1_walk *walk);
 /* A log-probability JSON can hold: OpenAI's stand-in for minus infinity is -9999. */
 void v1_write_logprob(struct json_out *out, float logprob);
 

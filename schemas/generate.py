@@ -142,7 +142,7 @@ def c_integer(value):
 
 
 def constant(ctype_name, word):
-    return f"{ctype_name}_{word}".upper().replace("-", "_")
+    return f"{ctype_name}_{word}".upper().replace("-", "_").replace(".", "_")
 
 
 class Tables:

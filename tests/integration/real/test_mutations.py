@@ -48,6 +48,11 @@ GOOD = [
     ("/v1/completions", {"prompt": [5, 6], "max_tokens": 3, "logprobs": 1, "stream": True,
                          "echo": True, "stream_options": {"include_usage": True}}),
     ("/v1/completions", {"prompt": "the", "suffix": "tea", "max_tokens": 3, "n": 2}),
+    ("/v1/chat/completions", {"messages": [
+        {"role": "system", "content": "a"}, {"role": "user", "content": [
+            {"type": "text", "text": "b"}]}], "max_tokens": 2, "logprobs": True}),
+    ("/v1/responses", {"instructions": "a", "input": [{"role": "user", "content": [
+        {"type": "input_text", "text": "b"}]}], "max_output_tokens": 2, "stream": True}),
     ("/v1/decisions", {"input": [{"role": "user", "content": "a"}], "questions": [
         {"type": "score", "instructions": "i", "levels": [{"label": "l"}, {"label": "m"}]}]}),
     ("/v1/moderations", {"input": [{"type": "text", "text": "a"}]}),

@@ -62,6 +62,7 @@ enum err plan_rig_plan(struct plan_rig *rig, const struct endpoint *endpoint, co
     rig->call = (struct call){.arena = &rig->arena,
         .model = &rig->model,
         .tokenizer = rig->tokenizer,
+        .chat_template = rig->chat_template,
         .limits = &rig->limits};
     enum err err = endpoint->decode(&rig->call, body, strlen(body), &rig->info);
     return err != ERR_OK ? err : endpoint->plan(&rig->call, &rig->info);

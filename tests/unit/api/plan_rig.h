@@ -16,6 +16,7 @@ struct plan_rig {
     struct tokenizer *tokenizer;
     struct model_info model;
     struct api_limits limits;
+    const struct chat_template *chat_template; /* NULL: the model has none */
     struct arena arena;
     struct call call;
     struct err_info info;

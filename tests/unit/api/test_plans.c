@@ -398,108 +398,6 @@ static void test_embed_limits(void **state)
     plan_rig_close(&rig);
 }
 
-/* ---- v1/embeddings ------------------------------------------------------------------------- */
-
-static void test_v1_embeddings(void **state)
-{
-    (void)state;
-    struct plan_rig rig;
-    plan_rig_open(&rig, true, false);
-    plan_rig_prompt(&rig, &endpoint_v1_embeddings, "{\"input\":\"ab\"}", "{B}ab");
-    const struct plan_item *item = &rig.call.plan.items[0];
-    assert_true(item->normalize);
-    assert_int_equal(item->pooling, POOLING_MEAN);
-    assert_int_equal(item->dimensions, 0);
-    plan_rig_prompt(
-        &rig, &endpoint_v1_embeddings, "{\"input\":[[97,98],[99]],\"dimensions\":3}", "ab");
-    plan_rig_item(&rig, 1, "c");
-    assert_int_equal(rig.call.plan.items[1].dimensions, 3);
-    /* One past the context: an error, or cut when the request says so. */
-    char body[256];
-    (void)sprintf(body, "{\"input\":[\"a\",\"%0*d\"]}", CONTEXT, 0);
-    plan_rig_refused(&rig, &endpoint_v1_embeddings, body, ERR_CONTEXT, "/input/1");
-    (void)sprintf(body, "{\"input\":[\"%0*d\"],\"truncate\":true}", CONTEXT, 0);
-    assert_int_equal(plan_rig_plan(&rig, &endpoint_v1_embeddings, body), ERR_OK);
-    assert_int_equal(rig.call.plan.items[0].token_count, CONTEXT);
-    rig.limits.embed_ids_refused = true;
-    plan_rig_refused(&rig, &endpoint_v1_embeddings, "{\"input\":[97]}", ERR_INVALID, "/input");
-    plan_rig_refused(&rig, &endpoint_embed, "{\"inputs\":[[97]]}", ERR_INVALID, "/inputs");
-    plan_rig_prompt(&rig, &endpoint_v1_embeddings, "{\"input\":\"ab\"}", "{B}ab");
-    plan_rig_close(&rig);
-}
-
-/* ---- v1/completions ------------------------------------------------------------------------ */
-
-static void test_v1_completions(void **state)
-{
-    (void)state;
-    struct plan_rig rig;
-    const struct endpoint *endpoint = &endpoint_v1_completions;
-    plan_rig_open(&rig, true, false);
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":\"ab\"}", "{B}ab");
-    const struct plan_step *step = &rig.call.plan.items[0].steps[0];
-    assert_int_equal(step->tokens_max, 16);
-    assert_int_equal(step->top_logprobs, -1);
-    assert_true(rig.call.plan.items[0].sampling.temperature == 1);
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":\"a</s>\"}", "{B}a</s>");
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":\"a</s>\",\"parse_special\":true}", "{B}a{E}");
-    plan_rig_prompt(&rig, endpoint, "{}", "{B}");
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":\"\"}", "{B}");
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":[97,257]}", "a{E}"); /* verbatim */
-    plan_rig_prompt(&rig, endpoint,
-        "{\"prompt\":[\"ab\",\"c\"],\"n\":2,\"logprobs\":3,\"echo\":true,\"min_tokens\":1,"
-        "\"max_tokens\":1000,\"ignore_eos\":true,\"stop_token_ids\":[97],\"stop\":\"x\"}",
-        "{B}ab");
-    assert_int_equal(rig.call.plan.item_count, 4);
-    plan_rig_item(&rig, 1, "{B}ab");
-    plan_rig_item(&rig, 2, "{B}c");
-    step = &rig.call.plan.items[3].steps[0];
-    assert_int_equal(step->tokens_max, CONTEXT - 2); /* the room */
-    assert_int_equal(step->tokens_min, 1);
-    assert_int_equal(step->stop_count, 1);
-    assert_int_equal(step->stop_token_count, 1);
-    assert_int_equal(step->top_logprobs, 3);
-    assert_true(step->ban_end);
-    assert_int_equal(rig.call.plan.items[3].sampling.sample_index, 1);
-    assert_true(rig.call.plan.items[2].prompt_logprobs);
-    assert_int_equal(rig.call.plan.items[2].prompt_top, 3);
-    assert_false(rig.call.plan.items[3].prompt_logprobs); /* its prompt is scored already */
-    assert_false(rig.call.plan.stream);
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":\"a\",\"stream\":true}", "{B}a");
-    assert_true(rig.call.plan.stream);
-    plan_rig_close(&rig);
-}
-
-/* I6: the ids of /infill. */
-static void test_v1_completions_suffix(void **state)
-{
-    (void)state;
-    struct plan_rig rig;
-    const struct endpoint *endpoint = &endpoint_v1_completions;
-    plan_rig_open(&rig, true, false);
-    plan_rig_prompt(&rig, endpoint,
-        "{\"prompt\":\"ab\",\"suffix\":\"cd\",\"n\":2,\"max_tokens\":3,\"logit_bias\":{\"97\":1}}",
-        "{B}{P}ab{S}cd{M}");
-    assert_int_equal(rig.call.plan.item_count, 2);
-    assert_int_equal(rig.call.plan.items[0].steps[0].tokens_max, 3);
-    assert_int_equal(rig.call.plan.items[0].steps[0].stop_token_count, 5);
-    assert_int_equal(rig.call.plan.items[0].sampling.logit_bias_count, 1);
-    assert_int_equal(rig.call.plan.items[0].sampling.top_k, 0); /* this route's defaults */
-    plan_rig_prompt(&rig, endpoint, "{\"suffix\":\"cd\"}", "{B}{P}{S}cd{M}");
-    plan_rig_prompt(&rig, endpoint, "{\"prompt\":\"ab\",\"suffix\":\"\"}", "{B}ab");
-    plan_rig_refused(
-        &rig, endpoint, "{\"prompt\":[\"ab\"],\"suffix\":\"cd\"}", ERR_INVALID, "/suffix");
-    rig.model.infill_mode_count = 0;
-    plan_rig_refused(
-        &rig, endpoint, "{\"prompt\":\"ab\",\"suffix\":\"cd\"}", ERR_NOT_CAPABLE, "/suffix");
-    plan_rig_close(&rig);
-    plan_rig_open(&rig, false, false);
-    rig.model.infill_mode_count = 1;
-    rig.model.infill_modes[0] = INFILL_HYBRID; /* nothing stands before the gap */
-    plan_rig_refused(&rig, endpoint, "{\"suffix\":\"cd\"}", ERR_INVALID, "/prompt");
-    plan_rig_close(&rig);
-}
-
 /* ---- generate ------------------------------------------------------------------------------ */
 
 static void test_generate(void **state)
@@ -704,9 +602,6 @@ int main(void)
         cmocka_unit_test(test_embed_forms),
         cmocka_unit_test(test_embed_truncation),
         cmocka_unit_test(test_embed_limits),
-        cmocka_unit_test(test_v1_embeddings),
-        cmocka_unit_test(test_v1_completions),
-        cmocka_unit_test(test_v1_completions_suffix),
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_fields_without_effect),
         cmocka_unit_test(test_time_to_predict),

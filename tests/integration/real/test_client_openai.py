@@ -1,0 +1,155 @@
+"""Goal: the `openai` Python package works against the server as it is, without a line of glue.
+
+Method: the package itself, one pinned version from PyPI, over the default model. It is installed
+once, with its dependencies, into a folder of its own under the cache ($XDG_CACHE_HOME or ~/.cache,
+magnetd/clients), which belongs to no environment and is only put on this test's path. Without a
+network, without pip, or after 150 s of installing, the test skips and says so.
+"""
+import importlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import real
+
+MODEL = sys.argv.pop(1)
+PACKAGE = "openai==3.57.0"
+INSTALL_S = 150
+CHAT = [{"role": "user", "content": "Name a colour."}]
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(real.SKIPPED)
+
+
+def install(folder):
+    """Whole or not at all: another test run may look at the same moment."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "0", "--timeout",
+                   "10", "--disable-pip-version-check", "--no-compile", "--target",
+                   f"{fresh}/packages", PACKAGE]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=INSTALL_S, check=False)
+        except subprocess.TimeoutExpired:
+            skip(f"{PACKAGE} was not installed within {INSTALL_S} s")
+        if done.returncode != 0:
+            skip(f"pip cannot install {PACKAGE} here (offline?)")
+        if not folder.exists():
+            shutil.move(f"{fresh}/packages", folder)
+
+
+def load():
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    name = f"{PACKAGE.replace('==', '-')}-{sys.implementation.cache_tag}"
+    folder = cache / "magnetd" / "clients" / name
+    if not folder.exists():
+        install(folder)
+    sys.path.insert(0, str(folder))
+    return importlib.import_module("openai")
+
+
+class Client(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = real.start(MODEL, "--model-alias", "gpt-4o")
+        cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1",
+                                   api_key="none", max_retries=0, timeout=60 * real.SCALE)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        real.settled(cls.server)
+        with cls.server:
+            pass
+
+    def test_models(self):
+        [model] = self.client.models.list().data
+        self.assertEqual(self.client.models.retrieve("gpt-4o").id, model.id)
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.models.retrieve("gpt-5")
+        self.assertEqual(caught.exception.code, "model_not_found")
+
+    def test_chat(self):
+        options = {"model": "gpt-4o", "messages": CHAT, "temperature": 0, "max_tokens": 6}
+        whole = self.client.chat.completions.create(**options, logprobs=True, top_logprobs=2)
+        [choice] = whole.choices
+        self.assertTrue(choice.message.content)
+        self.assertIn(choice.finish_reason, ("stop", "length"))
+        self.assertEqual("".join(entry.token for entry in choice.logprobs.content),
+                         choice.message.content)
+        self.assertEqual([len(entry.top_logprobs) for entry in choice.logprobs.content],
+                         [2] * len(choice.logprobs.content))
+        chunks = list(self.client.chat.completions.create(
+            **options, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        self.assertEqual(text, choice.message.content)
+        self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
+        several = self.client.chat.completions.create(**options, n=2)
+        self.assertEqual([one.message.content for one in several.choices], [text, text])
+
+    def test_responses(self):
+        """The first example of the package's own page."""
+        options = {"model": "gpt-4o", "instructions": "Be short.", "input": "Name a colour.",
+                   "temperature": 0, "max_output_tokens": 6}
+        whole = self.client.responses.create(**options)
+        self.assertTrue(whole.output_text)
+        events = list(self.client.responses.create(**options, stream=True))
+        self.assertEqual("".join(event.delta for event in events
+                                 if event.type == "response.output_text.delta"), whole.output_text)
+        self.assertEqual(events[-1].response.usage.output_tokens, whole.usage.output_tokens)
+
+    def test_chat_errors(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.chat.completions.create(model="gpt-4o", messages=CHAT, tools=[{
+                "type": "function", "function": {"name": "f", "parameters": {}}}])
+        self.assertEqual((caught.exception.code, caught.exception.param),
+                         ("unsupported_field", "tools"))
+
+    def test_completions(self):
+        options = {"model": "", "prompt": "Once upon a time", "temperature": 0, "max_tokens": 6}
+        choice = self.client.completions.create(**options, logprobs=1, echo=True).choices[0]
+        self.assertTrue(choice.text.startswith("Once upon a time"))
+        self.assertEqual("".join(choice.logprobs.tokens), choice.text)
+        stream = self.client.completions.create(**options, stream=True)
+        self.assertEqual("Once upon a time" + "".join(chunk.choices[0].text for chunk in stream),
+                         choice.text)
+        filled = self.client.completions.create(
+            model="", prompt="She went to the", suffix=" to buy some bread.", max_tokens=4)
+        self.assertTrue(filled.choices[0].text)
+        many = self.client.completions.create(model="", prompt=["a", "b"], max_tokens=1, n=2)
+        self.assertEqual([one.index for one in many.choices], [0, 1, 2, 3])
+
+    def test_embeddings(self):
+        texts = ["red fox", "blue whale"]
+        plain = self.client.embeddings.create(model="", input=texts)  # base64 on the wire
+        numbers = self.client.embeddings.create(model="", input=texts, encoding_format="float")
+        for one, other in zip(plain.data, numbers.data, strict=True):
+            self.assertEqual(len(one.embedding), len(other.embedding))
+            for a, b in zip(one.embedding, other.embedding):
+                self.assertAlmostEqual(a, b, delta=1e-7)
+        short = self.client.embeddings.create(model="", input=texts, dimensions=8)
+        self.assertEqual(len(short.data[1].embedding), 8)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.embeddings.create(model="", input=["a", "the " * 3000])
+        self.assertEqual((caught.exception.code, caught.exception.param),
+                         ("context_length_exceeded", "input[1]"))
+
+    def test_moderations(self):
+        reply = self.client.moderations.create(model="omni-moderation-latest",
+                                               input=["I baked bread.", "Tea is hot."])
+        self.assertEqual(len(reply.results), 2)
+        self.assertFalse(reply.results[0].categories.violence)
+        self.assertEqual(reply.results[0].category_scores.self_harm, 0)
+
+
+if __name__ == "__main__":
+    real.need_default_model()
+    openai = load()
+    unittest.main()
