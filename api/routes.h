@@ -40,6 +40,8 @@ struct endpoint_route {
 extern const struct endpoint_route endpoint_routes[];
 extern const int32_t endpoint_route_count;
 
+/* The route of ours that does what other servers do at this path; NULL when there is none. */
+const char *route_hint(const char *path);
 /* Family of an unknown path: /v1/ is OpenAI's, all others are llama.cpp's. */
 enum family route_family(const char *path);
 

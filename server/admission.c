@@ -45,7 +45,11 @@ static void check_route(struct app *app, struct request *request, const struct h
     if (head->status != 0) {
         refuse(app, request, REJECTED_MALFORMED, head->status, head->text);
     } else if (status == 404) {
-        refuse(app, request, REJECTED_ROUTE, 404, "no such path");
+        const char *hint = route_hint(head->path);
+        char text[128];
+        (void)snprintf(text, sizeof(text), "no such path%s%s",
+            hint != NULL ? "; what it does is at " : "", hint != NULL ? hint : "");
+        refuse(app, request, REJECTED_ROUTE, 404, text);
     } else if (status == 405) {
         refuse(app, request, REJECTED_ROUTE, 405, "this path does not have this method");
         reply_header(request, "Allow", router_allow(route));

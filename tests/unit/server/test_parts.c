@@ -91,6 +91,10 @@ static void test_routes(void **state)
 {
     (void)state;
     const struct endpoint_route *route = NULL;
+    static const char *const elsewhere[] = {"/api/chat", "/api/generate", "/api/embed",
+        "/api/embeddings", "/api/tags", "/api/show", "/v1/messages", "/v1/messages/count_tokens",
+        "/v1/complete", "/responses", "/chat/completions", "/completions", "/completion",
+        "/embeddings", "/models"};
     assert_int_equal(router_find("/embed", METHOD_POST, &route), 200);
     assert_string_equal(router_name(route), "/embed");
     assert_string_equal(router_allow(route), "POST");
@@ -110,6 +114,14 @@ static void test_routes(void **state)
     assert_int_equal(router_find("/v1/models/a", METHOD_POST, &route), 405);
     route = NULL;
     assert_int_equal(router_find("/v1/models/", METHOD_GET, &route), 404);
+    for (size_t i = 0; i < ARRAY_COUNT(elsewhere); i++) { /* a hint names a route that is there */
+        const char *hint = route_hint(elsewhere[i]);
+        assert_non_null(hint);
+        assert_int_not_equal(router_find(hint, METHOD_POST, &route), 404);
+        assert_int_equal(router_find(elsewhere[i], METHOD_POST, &route), 404);
+    }
+    assert_null(route_hint("/api"));
+    route = NULL;
     assert_int_equal(router_find("/embed ", METHOD_POST, &route), 404);
     assert_null(route);
     assert_string_equal(router_name(NULL), "none");
