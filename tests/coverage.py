@@ -40,6 +40,7 @@ def introspect(build, what):
 def run_tests(build):
     if not (build / "build.ninja").exists():
         run("meson", "setup", build, "-Db_coverage=true", "-Doptimization=0")
+    run("ninja", "-C", build, "build.ninja", stdout=subprocess.DEVNULL)  # what it knows is of today
     tests = [test for test in introspect(build, "--tests")
              if test["name"].startswith(TESTS) and
              not any(suite.endswith(":slow") for suite in test["suite"])]
