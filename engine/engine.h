@@ -20,7 +20,9 @@ struct chat_template;
 /* What memory_plan is made of. 0 = the default in parentheses. */
 struct engine_config {
     const char *model_path;
-    const char *profile_path;  /* NULL = NAME.profile.json beside the model if it exists */
+    const char *profile_path; /* NULL = NAME.profile.json beside the model if it exists */
+    const char *adapters[LIMIT_ADAPTERS]; /* files or folders, in order (engine/adapters.h) */
+    int32_t adapter_count;
     const char *kernels;       /* NULL = best for this CPU; "ref", "avx2", "avx512", "blas" */
     int32_t threads;           /* compute threads (CPUs available) */
     int32_t context;           /* tokens of one sequence (the model's, at most 8192) */
@@ -44,7 +46,7 @@ struct engine_config {
 
 /* Sizes fixed at start, in bytes; what --print-plan prints. */
 struct memory_plan {
-    uint64_t weights, cache, one_shot, scratch, jobs, tokenizer, total;
+    uint64_t weights, adapters, cache, one_shot, scratch, jobs, tokenizer, total;
     int32_t context, sequences, jobs_max, step_rows, page_slots, pages, reuse_pages, one_shot_pages,
         threads;
     bool kv_f32, int8_activations;

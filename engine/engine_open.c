@@ -6,11 +6,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "engine/adapters.h"
 #include "engine/base/mem.h"
 #include "engine/cache/reuse.h"
 #include "engine/checkpoint_chat.h"
 #include "engine/checkpoint_text.h"
 #include "engine/load/checkpoint.h"
+#include "engine/model/stack.h"
 #include "engine/profile_apply.h"
 
 enum {
@@ -142,6 +144,7 @@ enum err engine_size(struct engine_config *config, const struct model *model,
         .tools = {.vocab = about->vocab, .hidden = about->hidden, .vector = about->vector},
     };
     plan.weights = model_bytes(model);
+    plan.adapters = model_stack_bytes(model);
     plan.scratch = scratch_bytes(about, MIN(config->step_rows, TILE_ROWS)) +
                    scheduler_bytes(&sched, PAGE_SLOTS, config->threads);
     plan.one_shot_pages = scheduler_one_shot_pages(&sched, PAGE_SLOTS);
@@ -161,7 +164,8 @@ enum err engine_size(struct engine_config *config, const struct model *model,
     plan.threads = config->threads;
     plan.kv_f32 = config->kv_f32;
     plan.int8_activations = about->int8_activations;
-    plan.total = plan.weights + plan.cache + plan.one_shot + plan.scratch + plan.jobs;
+    plan.total =
+        plan.weights + plan.adapters + plan.cache + plan.one_shot + plan.scratch + plan.jobs;
     *out_plan = plan;
     return ERR_OK;
 }
@@ -174,6 +178,7 @@ static enum err set_activations(
     return config->int8_activations ? model_use_int8(model, info) : ERR_OK;
 }
 
+/* What is said of the numbers: the tokenizer, the profile, and adapters, which a profile names. */
 static enum err load_text(const struct gguf *gguf, const struct engine_config *config,
     struct model *model, struct tokenizer **out_tokenizer, struct err_info *info)
 {
@@ -190,9 +195,13 @@ static enum err load_text(const struct gguf *gguf, const struct engine_config *c
     if (err == ERR_OK) {
         err = profile_apply(config->model_path, config->profile_path, gguf, tokenizer, about, info);
     }
+    err = gguf_name_error(gguf, err, info);
+    if (err == ERR_OK) {
+        err = adapters_load(config, gguf, model, info);
+    }
     if (err != ERR_OK) {
         tokenizer_close(tokenizer);
-        return gguf_name_error(gguf, err, info);
+        return err;
     }
     *out_tokenizer = tokenizer;
     return ERR_OK;
@@ -284,6 +293,7 @@ static enum err open_scheduler(struct engine *engine)
                 .vector = about->vector,
                 .dense = about->dense_widest > 0,
                 .vector_norm = about->vector_norm,
+                .stacks = about->stack_table,
                 .ends = engine->ends,
                 .end_count = tokenizer_ends(engine->tokenizer, engine->ends),
             },

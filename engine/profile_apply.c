@@ -42,11 +42,6 @@ static enum err check_built(const struct profile *profile, struct err_info *info
             return unsupported(info, rows[i].key, rows[i].what);
         }
     }
-    for (int kind = 0; kind < KIND_COUNT; kind++) {
-        if (profile->adapters[kind].count > 0) {
-            return unsupported(info, "adapters", "adapters");
-        }
-    }
     for (int32_t i = 0; i < profile->infill_mode_count; i++) {
         if (profile->infill_modes[i] == INFILL_GLM) {
             return unsupported(info, "infill.modes", "mode glm");

@@ -279,6 +279,26 @@ struct job_times {
     int64_t submitted, started, prompt_done, first_token, finished;
 };
 
+/* ---- adapters ------------------------------------------------------------------------------- */
+
+/* LoRA adapters that apply together; stacks are counted from 1, 0 = none. */
+struct stack {
+    int32_t adapters[LIMIT_ADAPTERS]; /* indices, each once */
+    int32_t count;                    /* at least 1 */
+};
+
+/* Which stack lies on all rows of an item: by the plan's kind and whether rows of the item see each
+ * other. */
+struct stack_table {
+    int32_t causal[KIND_COUNT], both_ways[KIND_COUNT];
+};
+
+static inline int32_t stack_of(
+    const struct stack_table *table, enum kind kind, int32_t context_count)
+{
+    return context_count > 0 ? table->both_ways[kind] : table->causal[kind];
+}
+
 /* ---- the loaded model ---------------------------------------------------------------------- */
 
 struct model_info {
@@ -291,7 +311,12 @@ struct model_info {
     int32_t context;      /* tokens of one sequence this engine was opened for */
     uint64_t parameters;
     uint64_t file_bytes;
-    bool embeds_only;      /* the network has no head: rows become vectors and nothing else */
+    bool embeds_only; /* the network has no head: rows become vectors and nothing else */
+    char adapters[LIMIT_ADAPTERS][64]; /* names, never paths */
+    int32_t adapter_count;
+    struct stack stacks[KIND_COUNT]; /* more kinds of lists there are not */
+    int32_t stack_count;
+    struct stack_table stack_table;
     int32_t adapter_width; /* numbers of a row that adapters keep while a pass works on it */
     bool int8_activations; /* inputs of block-format matrices are prepared in 8 bits */
 

@@ -16,7 +16,14 @@
 #include "engine/engine_limits.h"
 #include "server/server_limits.h"
 
-enum setting_type { SETTING_TEXT, SETTING_INT, SETTING_SHARE, SETTING_SWITCH, SETTING_WORD };
+enum setting_type {
+    SETTING_TEXT,
+    SETTING_LIST, /* of texts, by flags that are given again; a variable is one */
+    SETTING_INT,
+    SETTING_SHARE,
+    SETTING_SWITCH,
+    SETTING_WORD
+};
 
 enum { SERVE = 1 << COMMAND_SERVE, EVAL = 1 << COMMAND_EVAL, BOTH = SERVE | EVAL };
 
@@ -37,6 +44,10 @@ struct setting {
 #define TEXT(commands, flag, name, text, operand, help)                                            \
     {                                                                                              \
         commands, flag, SETTING_TEXT, FIELD(name), text, 0, 0, 0, operand, help                    \
+    }
+#define LIST(commands, flag, name, operand, help)                                                  \
+    {                                                                                              \
+        commands, flag, SETTING_LIST, FIELD(name), NULL, 0, 0, 0, operand, help                    \
     }
 #define WORD(commands, flag, name, words, help)                                                    \
     {                                                                                              \
@@ -59,6 +70,8 @@ static const struct setting settings[] = {
     TEXT(BOTH, "model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
     TEXT(BOTH, "profile", profile, "", "FILE",
         "what the checkpoint wants (NAME.profile.json beside it)"),
+    LIST(BOTH, "adapter", adapters, "PATH",
+        "LoRA to lay on it: PEFT folder or GGUF file; again for more, in order"),
     TEXT(SERVE, "served-model-name", served_model_name, "", "NAME",
         "its name in replies (from the file)"),
     TEXT(SERVE, "model-alias", model_alias, "", "A,B", "what else requests may call it"),
@@ -200,6 +213,23 @@ static enum err set_switch(
     return ERR_OK;
 }
 
+static enum err add_text(
+    struct config *config, const struct setting *setting, const char *value, struct err_info *info)
+{
+    struct config_list *list = field_of(config, setting);
+    const size_t bytes = strlen(value);
+    if (list->count == LIMIT_ADAPTERS) {
+        return err_set(info, ERR_CONFIG, setting->flag, "--%s may be given %d times", setting->flag,
+            LIMIT_ADAPTERS);
+    }
+    if (bytes == 0 || bytes >= CONFIG_TEXT_BYTES) {
+        return err_set(info, ERR_CONFIG, setting->flag, "--%s must have 1 to %d bytes",
+            setting->flag, CONFIG_TEXT_BYTES - 1);
+    }
+    memcpy(list->texts[list->count++], value, bytes + 1);
+    return ERR_OK;
+}
+
 static enum err set_value(
     struct config *config, const struct setting *setting, const char *value, struct err_info *info)
 {
@@ -211,6 +241,9 @@ static enum err set_value(
     }
     if (setting->type == SETTING_SWITCH) {
         return set_switch(config, setting, value, info);
+    }
+    if (setting->type == SETTING_LIST) {
+        return add_text(config, setting, value, info);
     }
     if (setting->type == SETTING_WORD && !has_word(setting->text, value)) {
         return err_set(info, ERR_CONFIG, setting->flag, "--%s must be one of %s", setting->flag,
@@ -231,6 +264,8 @@ static void set_default(struct config *config, const struct setting *setting)
         *(int64_t *)field_of(config, setting) = setting->value;
     } else if (setting->type == SETTING_SHARE) {
         *(double *)field_of(config, setting) = strtod(setting->text, NULL);
+    } else if (setting->type == SETTING_LIST) {
+        ((struct config_list *)field_of(config, setting))->count = 0;
     } else if (setting->type == SETTING_SWITCH) {
         *(bool *)field_of(config, setting) = false;
     } else {
@@ -280,6 +315,7 @@ static const struct setting *find_flag(unsigned command, const char *name, size_
 static enum err read_arguments(
     int first, int argc, char *const *argv, struct config *config, struct err_info *info)
 {
+    bool listed = false; /* the first of a list goes before what the environment has of it */
     for (int i = first; i < argc; i++) {
         const char *name = argv[i];
         const struct setting *setting = NULL;
@@ -301,6 +337,10 @@ static enum err read_arguments(
         }
         if (value == NULL) {
             return err_set(info, ERR_CONFIG, setting->flag, "--%s needs a value", setting->flag);
+        }
+        if (setting->type == SETTING_LIST && !listed) {
+            set_default(config, setting);
+            listed = true;
         }
         enum err err = set_value(config, setting, value, info);
         if (err != ERR_OK) {

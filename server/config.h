@@ -10,11 +10,18 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "engine/base/err.h"
+#include "engine/engine_limits.h"
 
 enum { CONFIG_TEXT_BYTES = 1024 };
 
 /* `magnetd`, and `magnetd eval KIND`. */
 enum command { COMMAND_SERVE, COMMAND_EVAL };
+
+/* A flag that may be given several times. */
+struct config_list {
+    char texts[LIMIT_ADAPTERS][CONFIG_TEXT_BYTES];
+    int32_t count;
+};
 
 struct config {
     enum command command;
@@ -24,6 +31,7 @@ struct config {
     bool progress;
     char model[CONFIG_TEXT_BYTES];
     char profile[CONFIG_TEXT_BYTES];
+    struct config_list adapters;
     char served_model_name[128];
     char model_alias[256];
     char kernels[16];

@@ -59,6 +59,27 @@ static void write_limits(struct json_out *json, struct app *app, const struct mo
     member_text(json, "activations", model->int8_activations ? "int8" : "f32");
 }
 
+/* Names by mode, of modes that some lie on. */
+static void write_adapters(struct json_out *json, const struct model_info *model)
+{
+    json_out_key(json, "adapters");
+    json_out_object(json);
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        const int32_t number = model->stack_table.both_ways[kind];
+        if (number == 0) {
+            continue;
+        }
+        const struct stack *stack = &model->stacks[number - 1];
+        json_out_key(json, plan_text_kind((enum kind)kind));
+        json_out_array(json);
+        for (int32_t i = 0; i < stack->count; i++) {
+            json_out_string(json, model->adapters[stack->adapters[i]]);
+        }
+        json_out_end(json);
+    }
+    json_out_end(json);
+}
+
 static void write_tasks(struct json_out *json, const struct model_info *model)
 {
     json_out_key(json, "embedding");
@@ -119,6 +140,7 @@ void handle_info(struct app *app, struct request *request)
     }
     json_out_end(&json);
     write_tasks(&json, model);
+    write_adapters(&json, model);
     json_out_end(&json);
 }
 

@@ -40,7 +40,7 @@ static const char *or_null(const char *text)
 
 static struct engine_config engine_config_of(const struct config *config)
 {
-    return (struct engine_config){.model_path = config->model,
+    struct engine_config engine = {.model_path = config->model,
         .profile_path = or_null(config->profile),
         .kernels = strcmp(config->kernels, "auto") == 0 ? NULL : config->kernels,
         .threads = (int32_t)config->threads,
@@ -55,6 +55,11 @@ static struct engine_config engine_config_of(const struct config *config)
         .jobs_bulk = (int32_t)config->jobs_bulk,
         .step_rows = (int32_t)config->step_rows,
         .step_us = config->step_ms * 1000};
+    for (int32_t i = 0; i < config->adapters.count; i++) {
+        engine.adapters[i] = config->adapters.texts[i];
+    }
+    engine.adapter_count = config->adapters.count;
+    return engine;
 }
 
 static enum log_level log_level_of(const struct config *config)

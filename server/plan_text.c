@@ -67,6 +67,33 @@ void plan_text_tokenizer(FILE *file, const struct tokenizer *tokenizer)
     token_line(file, "ends of an answer", tokenizer, ends, tokenizer_ends(tokenizer, ends));
 }
 
+const char *plan_text_kind(enum kind kind)
+{
+    static const char *const words[KIND_COUNT] = {
+#define X(name, word) [KIND_##name] = word,
+        KIND_MAP(X)
+#undef X
+    };
+    return words[kind];
+}
+
+static void adapter_lines(FILE *file, const struct model_info *model)
+{
+    const struct stack_table *table = &model->stack_table;
+    for (int kind = 0; kind < KIND_COUNT; kind++) {
+        if (table->both_ways[kind] == 0) {
+            continue;
+        }
+        const struct stack *stack = &model->stacks[table->both_ways[kind] - 1];
+        fprintf(file, "  adapters of %s%s:", plan_text_kind((enum kind)kind),
+            table->causal[kind] == 0 ? ", where rows see each other" : "");
+        for (int32_t i = 0; i < stack->count; i++) {
+            fprintf(file, "%s %s", i == 0 ? "" : ",", model->adapters[stack->adapters[i]]);
+        }
+        fprintf(file, "\n");
+    }
+}
+
 void plan_text_profile(FILE *file, const struct model_info *model)
 {
     static const char *const infill[] = {
@@ -94,6 +121,7 @@ void plan_text_profile(FILE *file, const struct model_info *model)
         fprintf(file, "%s%s", i == 0 ? "  gaps by " : ", ", infill[model->infill_modes[i]]);
     }
     fprintf(file, "%s", model->can_infill ? "\n" : "");
+    adapter_lines(file, model);
     if (model->can_classify) {
         fprintf(file, "  moderation %s, %scalibrated\n", model->moderation_profile,
             model->calibrated ? "" : "not ");
@@ -105,6 +133,9 @@ void plan_text_memory(FILE *file, const struct memory_plan *plan)
     char note[128];
     fprintf(file, "memory plan\n");
     size_line(file, "weights", plan->weights, "");
+    if (plan->adapters > 0) {
+        size_line(file, "adapters", plan->adapters, "f32, beside the weights");
+    }
     snprintf(note, sizeof(note), "%d pages of %d tokens, %s, context %d, %d kept for reuse",
         plan->pages, plan->page_slots, plan->kv_f32 ? "f32" : "f16", plan->context,
         plan->reuse_pages);

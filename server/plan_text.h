@@ -14,5 +14,6 @@ void plan_text_memory(FILE *file, const struct memory_plan *plan);
 /* As /info has them. */
 const char *plan_text_pooling(enum pooling pooling);
 const char *plan_text_attention(enum attention attention);
+const char *plan_text_kind(enum kind kind);
 
 #endif

@@ -69,7 +69,8 @@ static int32_t children_of(const struct reuse *reuse, int32_t parent)
 
 bool reuse_same_key(const struct reuse_key *a, const struct reuse_key *b)
 {
-    return memcmp(a->salt, b->salt, sizeof a->salt) == 0 && a->context_count == b->context_count;
+    return memcmp(a->salt, b->salt, sizeof a->salt) == 0 && a->context_count == b->context_count &&
+           a->stack == b->stack;
 }
 
 /* Slots of the list from `from` on that agree with the page's. */

@@ -29,6 +29,7 @@ struct reuse_key {
     /* Keeps one tenant's texts from speeding up another's; zeros to its end. */
     char salt[LIMIT_SALT_BYTES];
     int32_t context_count; /* leading slots that all see each other; 0 = causal */
+    int32_t stack;         /* of adapters that the K/V were computed with; 0 = none */
 };
 
 /* What slots hold: tokens[i] at positions[i]. */

@@ -16,15 +16,10 @@
 #include "engine/load/adapter.h"
 #include "engine/model/model.h"
 
-struct stack {
-    int32_t adapters[LIMIT_ADAPTERS]; /* indices, each once */
-    int32_t count;                    /* at least 1 */
-};
-
 struct stack_set {
     const struct adapter *adapters;
     int32_t adapter_count;
-    const struct stack *stacks; /* runs call the first one 1 */
+    const struct stack *stacks; /* of those; runs call the first one 1 */
     int32_t stack_count;
 };
 

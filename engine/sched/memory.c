@@ -16,7 +16,7 @@ enum { WAIT_ROWS = 16 };
 
 static struct reuse_key key_of(const struct seq *seq)
 {
-    struct reuse_key key = {.context_count = seq->item->context_count};
+    struct reuse_key key = {.context_count = seq->item->context_count, .stack = seq->stack};
     memcpy(key.salt, seq->job->plan.cache_salt, sizeof key.salt);
     return key;
 }

@@ -40,6 +40,7 @@ void seq_start(struct seq *seq, struct job *job, int32_t item_index, const struc
     seq->item = item;
     seq->result = &job->results[item_index];
     seq->item_index = item_index;
+    seq->stack = stack_of(&tools->stacks, job->plan.kind, item->context_count);
     seq->slot_count = item->token_count;
     seq->slots_max = plan_item_slots(item);
     seq->stored = seq->taken = seq->cached = 0;

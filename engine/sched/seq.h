@@ -43,6 +43,7 @@ struct seq {
     int32_t cached;    /* prompt rows whose K/V were found when it started */
     int32_t reread;    /* next of the rows to read again (seq_reread) */
     bool paused;       /* preempted: it holds no pages and waits to be resumed */
+    int32_t stack;     /* of adapters on all its rows; 0 = none */
     uint64_t age;      /* order of starting; kept through preemption */
     struct sched_park *park; /* where the residuals of a context block lie that runs in slices */
     bool chosen;             /* has its rows of this step */
@@ -80,9 +81,10 @@ struct seq_tools {
     const struct tokenizer *tokenizer;
     const struct kernels *kernels;
     int32_t vocab, hidden;
-    int32_t vector;      /* numbers of a pooled vector; another than hidden where a head is dense */
-    bool dense;          /* pooled vectors pass the host's dense head */
-    bool vector_norm;    /* and a layer norm */
+    int32_t vector;   /* numbers of a pooled vector; another than hidden where a head is dense */
+    bool dense;       /* pooled vectors pass the host's dense head */
+    bool vector_norm; /* and a layer norm */
+    struct stack_table stacks;
     const int32_t *ends; /* tokens that end a text */
     int32_t end_count;
 };

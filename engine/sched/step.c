@@ -76,6 +76,7 @@ void sched_pass_add(
         .row_count = count,
         .slot_from = slot_from,
         .context_count = seq->item->context_count,
+        .stack = seq->stack,
         .slots = &seq->slots,
         .stored = again,
     };

@@ -514,6 +514,12 @@ void check_batch(struct sim *sim, const struct batch *batch)
             sim_fail(sim, "rows", "job %d item %d: %d rows from slot %d of %d, %d stored", number,
                 seq->item_index, run->row_count, from, seq->slot_count, seq->stored);
         }
+        int32_t stack =
+            stack_of(&sim->config.tools.stacks, seq->job->plan.kind, seq->item->context_count);
+        if (run->stack != stack) {
+            sim_fail(sim, "stack", "job %d item %d runs with stack %d, its plan has %d", number,
+                seq->item_index, run->stack, stack);
+        }
         for (int32_t i = 0; i < run->row_count; i++) {
             if (batch->tokens[run->row_from + i] != seq->tokens[from + i]) {
                 sim_fail(sim, "rows", "job %d item %d: slot %d runs with a wrong token", number,

@@ -54,6 +54,7 @@ enum sim_fault {
     FAULT_DONE,      /* a job's end is reported twice */
     FAULT_CANCEL,    /* a cancel is forgotten */
     FAULT_STARVED,   /* a sequence is never chosen again */
+    FAULT_STACK,     /* a sequence goes on with other adapters */
     FAULT_RESULT,    /* an answer changes after it was computed */
     FAULT_COUNT
 };

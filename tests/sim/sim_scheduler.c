@@ -36,6 +36,7 @@ static const struct {
     [FAULT_DONE] = {"done", "twice"},
     [FAULT_CANCEL] = {"cancel", "late"},
     [FAULT_STARVED] = {"starved", "starved"},
+    [FAULT_STACK] = {"stack", "stack"},
     [FAULT_RESULT] = {"result", "result"},
 };
 
@@ -149,6 +150,8 @@ static void break_seq(struct sim *sim, struct seq *seq)
         seq->slots.addresses[0][0] ^= 1;
     } else if (sim->fault == FAULT_TOKEN) {
         seq->tokens[seq->slot_count - 1] ^= 1;
+    } else if (sim->fault == FAULT_STACK) {
+        seq->stack ^= 1;
     } else if (sim->fault == FAULT_STARVED && seq == &sim->scheduler->seqs[0] &&
                seq->stored < seq->item->token_count && sim->arrived < sim->arrivals) {
         seq->job->place.passed_over_in = sim->scheduler->queue.step + 1;
@@ -206,6 +209,8 @@ static void open_run(struct sim *sim)
         .threads = sim->threads,
         .tools = fake_network_tools(sim->tokenizer, sim->kernels, sim->ends),
     };
+    /* In half of the runs texts that /classify has in common with others are other K/V. */
+    sim->config.tools.stacks.causal[KIND_CLASSIFY] = (int32_t)(sim->seed % 2);
     struct sched_host host = {.context = sim,
         .units = FAKE_UNITS,
         .forward = forward,

@@ -36,7 +36,8 @@ static struct slot_list part(const struct list *list, int32_t count)
 
 static uint64_t mark(const struct list *list, int32_t slot)
 {
-    uint64_t hash = (uint64_t)list->key.salt[0] * 31 + (uint64_t)list->key.context_count;
+    uint64_t hash = (uint64_t)list->key.salt[0] * 31 + (uint64_t)list->key.context_count +
+                    (uint64_t)list->key.stack * 65537;
     for (int32_t i = 0; i < MAX(list->key.context_count, slot + 1); i++) {
         hash = (hash ^ (uint64_t)list->tokens[i]) * 0x9e3779b97f4a7c15U;
         hash = (hash ^ (uint64_t)list->positions[i]) * 0xbf58476d1ce4e5b9U;
@@ -129,6 +130,9 @@ static void test_causal_lists_match_up_to_the_first_difference(void **state)
     assert_int_equal(find(&reuse, &other), 0);
     other = list;
     other.key.context_count = 1;
+    assert_int_equal(find(&reuse, &other), 0);
+    other = list;
+    other.key.stack = 1;
     assert_int_equal(find(&reuse, &other), 0);
     reuse_close(&reuse);
     assert_int_equal(pages.free_count, pages.count);
@@ -333,6 +337,9 @@ static void branch(struct list *list, const struct list *from, struct dice *dice
     }
     if (roll(dice, 10) == 0) {
         list->key.salt[0] = (char)roll(dice, 2);
+    }
+    if (roll(dice, 10) == 0) {
+        list->key.stack = roll(dice, 3);
     }
     list->count = MAX(list->count, list->key.context_count);
 }

@@ -47,6 +47,9 @@ struct seq_tools fake_network_tools(const struct tokenizer *tokenizer,
         .vocab = FAKE_VOCAB,
         .hidden = FAKE_HIDDEN,
         .vector = FAKE_HIDDEN,
+        /* Two stacks: one for vectors and gaps, another for prompts that see themselves. Causal
+         * texts of all kinds have none, and share. */
+        .stacks = {.both_ways = {[KIND_EMBED] = 1, [KIND_INFILL] = 1, [KIND_GENERATE] = 2}},
         .ends = ends,
         .end_count = tokenizer_ends(tokenizer, ends),
     };
@@ -92,6 +95,7 @@ static void embed_rows(struct batch *batch)
             int32_t row = run->row_from + i;
             float *x = batch->x[row];
             uint64_t state = mix((uint64_t)batch->tokens[row], (uint64_t)batch->positions[row]);
+            state = run->stack == 0 ? state : mix(state, (uint64_t)run->stack);
             state_set(x, state);
             x[LANE_UNIT] = 0;
             x[LANE_SLOT] = (float)(run->slot_from + i);

@@ -9,6 +9,9 @@
  * mixed-up or repeated slices are found; a slot that others see must not be written.
  * The first violation is left in `broken`, and the test says what happens then.
  *
+ * Its rows depend on the stack of adapters that lies on them, of which there are two: so K/V shared
+ * between stacks change answers too.
+ *
  * Like the real one it clears run->err at the start of every pass, skips runs that failed, and
  * leaves rows of the last layer that nothing is read from without a value.
  */

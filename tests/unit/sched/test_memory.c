@@ -221,6 +221,60 @@ static void test_salt_and_opting_out(void **state)
     fake_host_close(&host);
 }
 
+/* A plan over a block of 50 slots, or over as many causal ones. */
+static struct job *make_block_job(
+    struct fake_host *host, struct random_plan *plan, enum kind kind, bool block)
+{
+    struct job *job = make_job(host, plan, kind, 10, 50, 2, 1);
+    plan->items[0].context_count = block ? 50 : 0;
+    return job;
+}
+
+/* K/V that were computed with other adapters are other K/V: the same text finds what its own stack
+ * left, and nothing else. */
+static void test_stacks_share_nothing(void **state)
+{
+    (void)state;
+    struct fake_host host;
+    struct random_plan plan;
+    const struct {
+        enum kind kind;
+        bool block, cached; /* a block of /generate has a stack, one of /infill another */
+    } cases[] = {{KIND_GENERATE, true, false}, {KIND_INFILL, true, false},
+        {KIND_GENERATE, false, false}, {KIND_INFILL, true, true}, {KIND_GENERATE, true, true},
+        {KIND_CLASSIFY, false, true}};
+    fake_host_open(&host, 4, 64, 64, 1);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct job *job = make_block_job(&host, &plan, cases[i].kind, cases[i].block);
+        (void)run_job(&host, job);
+        assert_true((job->results[0].cached_tokens > 0) == cases[i].cached);
+        fake_job_free(job);
+    }
+    fake_host_close(&host);
+}
+
+/* Nor does a job wait for a block that another stack is computing. */
+static void test_stacks_do_not_wait_for_each_other(void **state)
+{
+    (void)state;
+    for (int same = 0; same < 2; same++) {
+        struct fake_host host;
+        struct random_plan plans[2];
+        struct job *jobs[2];
+        fake_host_open(&host, 4, 64, 64, 1);
+        for (int i = 0; i < 2; i++) {
+            enum kind kind = i == 0 || same != 0 ? KIND_INFILL : KIND_GENERATE;
+            jobs[i] = make_block_job(&host, &plans[i], kind, true);
+            fake_job_submit(&host, jobs[i]);
+        }
+        fake_host_run(&host, 100);
+        assert_true((jobs[1]->results[0].cached_tokens > 0) == (same != 0));
+        fake_job_free(jobs[0]);
+        fake_job_free(jobs[1]);
+        fake_host_close(&host);
+    }
+}
+
 /* Rows that something is read from are always computed: with prompt log-probabilities all, with
  * the mean all that are pooled. Vectors may use a prompt that others left, and leave none. */
 static void test_rows_that_are_read_are_computed(void **state)
@@ -435,6 +489,8 @@ int main(void)
         cmocka_unit_test(test_gaps_share_their_context),
         cmocka_unit_test(test_next_turn_finds_the_answer),
         cmocka_unit_test(test_salt_and_opting_out),
+        cmocka_unit_test(test_stacks_share_nothing),
+        cmocka_unit_test(test_stacks_do_not_wait_for_each_other),
         cmocka_unit_test(test_rows_that_are_read_are_computed),
         cmocka_unit_test(test_exhaustion_preempts_and_all_finish),
         cmocka_unit_test(test_vectors_need_no_pages),
