@@ -44,6 +44,36 @@ static void test_defaults(void **state)
     assert_false(config.allow_remote);
 }
 
+/* A list takes LIMIT_ADAPTERS and no more; flags go before the variable, which is one. */
+static void test_a_list(void **state)
+{
+    (void)state;
+    struct config config;
+    struct err_info info;
+    char program[] = "magnetd", model[] = "--model=m", flag[] = "--adapter", value[] = "a/b";
+    char *arguments[3 + 2 * (LIMIT_ADAPTERS + 1)] = {program, model};
+    for (int count = 0; count <= LIMIT_ADAPTERS + 1; count++) {
+        arguments[2 + 2 * count] = NULL;
+        assert_int_equal(config_read(2 + 2 * count, arguments, &config, &info),
+            count <= LIMIT_ADAPTERS ? ERR_OK : ERR_CONFIG);
+        if (count <= LIMIT_ADAPTERS) {
+            assert_int_equal(config.adapters.count, count);
+            arguments[2 + 2 * count] = flag;
+            arguments[3 + 2 * count] = value;
+        }
+    }
+    assert_string_equal(info.where, "adapter");
+    assert_int_equal(setenv("MAGNETD_ADAPTER", "c", 1), 0);
+    assert_int_equal(read_flags(&config, &info, NULL, NULL), ERR_OK);
+    assert_int_equal(config.adapters.count, 1);
+    assert_string_equal(config.adapters.texts[0], "c");
+    assert_int_equal(read_flags(&config, &info, "--adapter=a", "--adapter=b"), ERR_OK);
+    assert_int_equal(config.adapters.count, 2);
+    assert_string_equal(config.adapters.texts[1], "b");
+    assert_int_equal(unsetenv("MAGNETD_ADAPTER"), 0);
+    assert_int_equal(read_flags(&config, &info, "--adapter=", NULL), ERR_CONFIG);
+}
+
 static void test_bounds_of_every_number(void **state)
 {
     (void)state;
@@ -152,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_a_list),
         cmocka_unit_test(test_bounds_of_every_number),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_texts_at_their_limit),
