@@ -416,6 +416,7 @@ static enum err make_infill(struct call *call, struct v1_text *text, struct err_
     infill->logit_bias.form = INFILL_REQUEST_LOGIT_BIAS_MAP;
     infill->logit_bias.map = options->logit_bias;
     text->infill_request = infill;
+    text->hides_end = true; /* as /infill does */
     text->prompt_count = 1;
     text->prompts[0].text = infill->input_prefix;
     return ERR_OK;

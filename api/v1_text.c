@@ -144,7 +144,7 @@ struct v1_tokens v1_text_answer(
     const struct step_result *step = &job->results[index].steps[0];
     struct infill_fill fill =
         text->infill != NULL ? infill_reply_fill(text->infill, job, index) : infill_fill_of(step);
-    bool has_end = text->infill == NULL && fill.finish == FINISH_EOS && !text->hides_end;
+    bool has_end = fill.finish == FINISH_EOS && !text->hides_end;
     int32_t probs = text->infill != NULL ? text->infill_request->n_probs : text->top_logprobs;
     *out_text = fill.text;
     return (struct v1_tokens){.tokens = fill.tokens,

@@ -3,7 +3,7 @@
 Method: the package itself, one pinned version from PyPI, over the default model. It is installed
 once, with its dependencies, into a folder of its own under the cache ($XDG_CACHE_HOME or ~/.cache,
 magnetd/clients), which belongs to no environment and is only put on this test's path. Without a
-network, without pip, or after 150 s of installing, the test skips and says so.
+network, without pip, or after 90 s of installing, the test skips and says so.
 """
 import importlib
 import os
@@ -18,7 +18,7 @@ import real
 
 MODEL = sys.argv.pop(1)
 PACKAGE = "openai==3.57.0"
-INSTALL_S = 150
+INSTALL_S = 90
 CHAT = [{"role": "user", "content": "Name a colour."}]
 
 
