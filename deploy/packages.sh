@@ -8,7 +8,7 @@ set -eu
 build="gcc libc6-dev meson ninja-build pkg-config python3 libmicrohttpd-dev libjansson-dev
     libopenblas-pthread-dev libutf8proc-dev"
 run="ca-certificates curl python3-pip"
-test="libcmocka-dev node-llhttp python3-jsonschema wrk"
+test="libcmocka-dev node-llhttp python3-jinja2 python3-jsonschema wrk"
 cross="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev:arm64
     libjansson-dev:arm64 libopenblas-pthread-dev:arm64 libutf8proc-dev:arm64"
 ci="ccache chromium clang clang-format-14 git libclang-rt-14-dev llvm"

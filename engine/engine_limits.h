@@ -47,7 +47,7 @@ enum {
     LIMIT_TEMPLATE_NAMES = 1024,
     LIMIT_TEMPLATE_NESTING = 64, /* of brackets, operators and blocks: parsed by recursion */
     /* Rendering: what an ordinary template takes for the largest request that fits a body. */
-    LIMIT_TEMPLATE_STEPS = 2000000,          /* about 0.1 s */
+    LIMIT_TEMPLATE_STEPS = 1000000,          /* less than 0.1 s */
     LIMIT_TEMPLATE_TIME_US = 1000000,        /* where steps are slower than that */
     LIMIT_TEMPLATE_DEPTH = 200,              /* bodies, expressions and macros within another */
     LIMIT_TEMPLATE_OUTPUT_BYTES = 8 << 20,   /* twice a body */

@@ -84,11 +84,33 @@ def check_short(program, folder):
     return bad
 
 
+def default_model():
+    """The model's file, or None."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    path = pathlib.Path(os.environ.get("MAGNETD_MODEL") or
+                        cache / "magnetd" / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    return path if path.exists() else None
+
+
+def check_default_model(program, folder):
+    model = default_model()
+    if model is None:
+        print("the default model is not there: its template was not checked")
+        return 0
+    source = subprocess.run([program, model], check=True, capture_output=True).stdout
+    path = pathlib.Path(folder) / "default.jinja"
+    path.write_bytes(source)
+    wrong, rendered = check(program, path.name, path, cases.conversations())
+    print(f"the default model's: {rendered} rendered, {wrong} wrong")
+    return wrong + (rendered == 0)
+
+
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         bad = check_short(program, folder)
-    print(f"{len(cases.SHORT)} short templates, {len(cases.REFUSED)} refused: {bad} wrong")
+        print(f"{len(cases.SHORT)} short templates, {len(cases.REFUSED)} refused: {bad} wrong")
+        bad += check_default_model(program, folder)
     root = pathlib.Path(__file__).resolve().parents[3]
     data = pathlib.Path(os.environ.get("MAGNETD_DATA", root.parent / "shared" / "data"))
     files = sorted((data / "llama-vocabs" / "models" / "templates").glob("*.jinja"))

@@ -1,6 +1,7 @@
 /*
  * Renders a template with the values of JSON lines, for check_templates.py:
  *     render_template TEMPLATE SECONDS < VALUES
+ *     render_template MODEL.gguf        prints the model's template, if it has one
  * A line of output for each line of input: {"text":...}, or {"error":word,"message":...}. A
  * template that is refused gives one such line for itself. Texts among the values are a client's,
  * everything else is not: the sum of both in the output is "foreign".
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "engine/load/gguf.h"
 #include "engine/template/template.h"
 
 static struct value convert(struct arena *arena, const json_t *json)
@@ -106,6 +108,22 @@ static char *read_file(const char *path, size_t *out_bytes)
     return bytes;
 }
 
+static int print_source(const char *path)
+{
+    struct gguf *gguf;
+    struct gguf_string source = {NULL, 0};
+    struct err_info info = {0};
+    if (gguf_open(path, &gguf, &info) != ERR_OK ||
+        gguf_get_string(gguf, "tokenizer.chat_template", false, &source, &info) != ERR_OK) {
+        return 1;
+    }
+    if (source.bytes != NULL) {
+        (void)fwrite(source.bytes, 1, source.count, stdout);
+    }
+    gguf_close(gguf);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct template *template;
@@ -113,6 +131,9 @@ int main(int argc, char **argv)
     size_t bytes;
     size_t capacity = 0;
     char *line = NULL;
+    if (argc == 2) {
+        return print_source(argv[1]);
+    }
     if (argc != 3) {
         return 2;
     }

@@ -104,6 +104,13 @@ TABLE = [
     ("/info", None), ("/health", None), ("/live", None), ("/ready", None), ("/metrics", None),
     ("/v1/models", None),
 ]
+# What needs a chat template.
+CHATS = [
+    ("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}),
+    ("/apply-template", {"messages": [{"role": "developer", "content": [
+        {"type": "text", "text": "Be"}, {"type": "text", "text": "short"}]},
+        {"role": "user", "content": "Hi", "name": "ann"}], "add_generation_prompt": False}),
+]
 # More of the same, where a token costs microseconds.
 THOROUGH = [
     ("/generate", {"inputs": "the"}),
@@ -143,13 +150,13 @@ class Routes(unittest.TestCase):
             pass
 
     def test_every_route_and_form(self):
-        table = TABLE + (MODERATION if MODEL == "default" else THOROUGH)
+        table = TABLE + (MODERATION + CHATS if MODEL == "default" else THOROUGH)
         for path, body in table:
             with self.subTest(path=path, body=str(body)):
                 ok(self.server, path, body)
         name = ok(self.server, "/info").value["served_model_name"]
         ok(self.server, f"/v1/models/{urllib.parse.quote(name)}")
-        paths = {path for path, _ in TABLE + MODERATION} | {"/v1/models/{id}"}
+        paths = {path for path, _ in TABLE + MODERATION + CHATS} | {"/v1/models/{id}"}
         self.assertEqual(paths, set(real.SCHEMAS.routes))
 
     def test_tiny_model_cannot_moderate(self):
