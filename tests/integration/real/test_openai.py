@@ -601,4 +601,6 @@ class Configured(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if MODEL == "default":
+        real.need_default_model()
     unittest.main()
