@@ -291,14 +291,19 @@ static enum err run_for(struct run *run, const struct node *node)
     if (err == ERR_OK && parts->a != NODE_NONE) {
         err = filter_elements(run, node, parts->a, &list);
     }
-    struct loop loop = {.list = list};
+    /* In the arena, for a namespace may keep it beyond its end. */
+    struct loop *loop = err == ERR_OK ? arena_alloc(run->arena, sizeof(*loop)) : NULL;
+    if (err == ERR_OK && loop == NULL) {
+        err = run_no_memory(run);
+    }
     bool ends = false;
-    for (; err == ERR_OK && !ends && loop.index < list->count; loop.index++) {
+    for (size_t i = 0; err == ERR_OK && !ends && i < list->count; i++) {
         struct frame frame = open_frame(run);
-        struct value shown = {.kind = VALUE_LOOP, .loop = &loop};
+        struct value shown = {.kind = VALUE_LOOP, .loop = loop};
+        *loop = (struct loop){.list = list, .index = i};
         err = run->loop_symbol == NODE_NONE ? ERR_OK : push_variable(run, run->loop_symbol, shown);
         if (err == ERR_OK) {
-            err = assign_all(run, node->a, &list->items[loop.index]);
+            err = assign_all(run, node->a, &list->items[i]);
         }
         if (err == ERR_OK) {
             err = run_charge(run, 1);

@@ -147,6 +147,9 @@ SHORT = short(
     '{% for a, b in [(1, 2), [3, 4]] %}{{ a }}{{ b }}{% endfor %}{% for (a, b) in [(1, 2)] '
     '%}{{ b }}{% endfor %}',
     '{% for i in l %}{% set i = 9 %}{{ i }}{% endfor %}{{ i }}',
+    '{% set ns = namespace() %}{% for i in l %}{% set ns.l = loop %}{% endfor %}{{ ns.l.index }}{{ '
+    'ns.l.last }}{{ ns.l.previtem }}{{ ns.l.nextitem }}',
+    '{{ "a\\x00b" "c" }}',
     '{% for m in messages %}{% set loop_m = m %}{{ loop_m.role }}{% endfor %}{{ loop_m is '
     'defined }}',
     # Branches and sets

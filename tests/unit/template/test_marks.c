@@ -49,6 +49,10 @@ static const struct {
     {"{{ '<'|safe + u }}", "<ab", ".xx"},
     {"{{ l|map('upper')|join }}{{ l|select('eq', 'y')|first }}", "XYy", "xxx"},
     {"{{ u|length }}{{ u == 'ab' }}", "2True", "....."},
+    /* What a loop was stays true behind it. */
+    {"{% set ns = namespace() %}{% for c in u + '-' %}{% set ns.l = loop %}{% endfor %}"
+     "{{ ns.l.index }}{{ ns.l.last }}{{ ns.l.previtem }}",
+        "3Trueb", ".....x"},
     {"{{ u.removeprefix('a') }}{{ u.strip('a') }}{{ (u + '  ').rstrip() }}", "bbab", "xxxx"},
 };
 
