@@ -4,6 +4,7 @@
  */
 #include "engine/template/parser.h"
 
+#include <string.h>
 #include "engine/base/attr.h"
 #include "engine/engine_limits.h"
 
@@ -174,11 +175,12 @@ static enum err parse_strings(struct parser *parser, int32_t *out_node)
     enum err err = parser_next(parser);
     while (err == ERR_OK && parser->token.kind == TOKEN_STRING) {
         struct text more = parser->token.text;
-        const char *both = arena_printf(&parser->template->arena, "%.*s%.*s", (int)text.count,
-            text.bytes, (int)more.count, more.bytes);
+        char *both = arena_alloc(&parser->template->arena, text.count + more.count + 1);
         if (both == NULL) {
             return err_set(parser->info, ERR_NO_MEMORY, NULL, "no memory for a chat template");
         }
+        memcpy(both, text.bytes, text.count);
+        memcpy(both + text.count, more.bytes, more.count);
         text = (struct text){.bytes = both, .count = text.count + more.count};
         err = parser_next(parser);
     }

@@ -77,6 +77,19 @@ static void test_marks(void **state)
     }
 }
 
+/* Strings that follow each other are one, with every byte they have. */
+static void test_joined_strings(void **state)
+{
+    (void)state;
+    static const char joined[] = "a\0bc";
+    struct rig rig;
+    rig_open(&rig);
+    assert_int_equal(rig_render(&rig, "{{ 'a\\x00b' \"c\" '' }}", NULL), ERR_OK);
+    assert_int_equal(rig.rendered.count, sizeof(joined) - 1);
+    assert_memory_equal(rig.rendered.bytes, joined, sizeof(joined));
+    rig_close(&rig);
+}
+
 /* Errors go into replies and logs. */
 static void test_errors_hold_no_user_text(void **state)
 {
@@ -97,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_joined_strings),
         cmocka_unit_test(test_errors_hold_no_user_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
