@@ -422,8 +422,9 @@ static enum err find_member(struct run *run, const struct value *value, struct t
     bool attribute = builtin_is_attribute((enum value_kind)value->kind, name);
     const struct value *found = NULL;
     if (value->kind == VALUE_UNDEFINED) {
-        return run_fail(
-            run, "a member '%.*s' of an undefined value", (int)MIN(name.count, 64), name.bytes);
+        return name.foreign != NULL ? run_fail(run, "a member of an undefined value")
+                                    : run_fail(run, "a member '%.*s' of an undefined value",
+                                          (int)MIN(name.count, 64), name.bytes);
     }
     if (value->kind == VALUE_LOOP) {
         *out_value = loop_member(value->loop, name);

@@ -101,6 +101,11 @@ static void test_errors_hold_no_user_text(void **state)
     assert_int_equal(rig_render(&rig, "\n{{ none + u }}", NULL), ERR_INVALID);
     assert_non_null(strstr(rig.info.text, "line 2"));
     assert_null(strstr(rig.info.text, "ab"));
+    assert_int_equal(rig_render(&rig, "{{ 1['a'][u] }}", NULL), ERR_INVALID);
+    assert_non_null(strstr(rig.info.text, "a member of an undefined value"));
+    assert_null(strstr(rig.info.text, "ab"));
+    assert_int_equal(rig_render(&rig, "{{ q.name }}", NULL), ERR_INVALID);
+    assert_non_null(strstr(rig.info.text, "a member 'name' of an undefined value"));
     assert_int_equal(rig_render(&rig, "\n\n{{ l }}", NULL), ERR_NOT_CAPABLE);
     assert_non_null(strstr(rig.info.text, "line 3"));
     rig_close(&rig);
