@@ -31,7 +31,8 @@ struct product product_open(struct check_random *random, const struct kernels *k
         check_random_floats(random, p.x + (size_t)r * p.x_stride, (size_t)inputs);
     }
     p.activation = (struct activation){format, rows, inputs, p.x_stride * sizeof(float), p.x};
-    if (format == ACTIVATION_F32 && kernels->sum_blocks != NULL && inputs % SUM_INPUTS == 0) {
+    if (format == ACTIVATION_F32 && kernels->sum_blocks != NULL && inputs % SUM_INPUTS == 0 &&
+        tensor_type_has_minima(type)) { /* others must do without */
         p.sum_blocks = kernels->sum_blocks;
         p.sums = check_alloc((size_t)(rows * (inputs / SUM_INPUTS)) * sizeof(float), 4);
         p.activation.sums = p.sums;

@@ -135,6 +135,36 @@ static void test_finite_places(void **state)
     assert_true(tensor_type_finite(TENSOR_F32, bytes, 1));
 }
 
+/* A format has minima when a weight is more than a scale times a number: with the scale of all zero
+ * something is left. */
+static void test_minima(void **state)
+{
+    int have = 0, have_not = 0;
+    for (int t = 0; t < TENSOR_TYPE_COUNT; t++) {
+        const enum tensor_type type = (enum tensor_type)t;
+        const size_t count = (size_t)tensor_type_block(type);
+        unsigned char block[256];
+        float values[256];
+        size_t bytes = 0;
+        if (count == 1) {
+            assert_false(tensor_type_has_minima(type));
+            continue;
+        }
+        assert_true(tensor_type_bytes(type, count, &bytes) && bytes <= sizeof(block));
+        memset(block, 0x35, sizeof(block)); /* as f16 about 0.33 */
+        memset(block + (type == TENSOR_Q6_K ? bytes - 2 : 0), 0, 2);
+        tensor_type_unpack(type, block, count, values);
+        bool left = false;
+        for (size_t i = 0; i < count; i++) {
+            left |= values[i] != 0;
+        }
+        assert_true(tensor_type_has_minima(type) == left);
+        have += left;
+        have_not += !left;
+    }
+    assert_true(have > 0 && have_not > 0); /* the test saw both */
+}
+
 static void test_facts(void **state)
 {
     size_t bytes = 17;
@@ -165,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_single_blocks),
         cmocka_unit_test(test_finite),
         cmocka_unit_test(test_finite_places),
+        cmocka_unit_test(test_minima),
         cmocka_unit_test(test_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
