@@ -4,6 +4,7 @@
  */
 #include "engine/checkpoint_chat.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "engine/base/arena.h"
@@ -53,27 +54,39 @@ static enum err open_source(const char *source, size_t bytes, const struct token
 
 /* ---- folders ------------------------------------------------------------------------------- */
 
-/* The member chat_template: a text, or a list of {name, template}. */
-static const struct meta_json *find_template(const struct meta_json *root)
+/* A text of an object; NULL when it is absent or no text. */
+static const struct meta_json *find_text(const struct meta_json *object, const char *key)
 {
-    const struct meta_json *found =
-        meta_json_type(root) == META_JSON_OBJECT ? meta_json_get(root, "chat_template") : NULL;
-    if (found == NULL || meta_json_type(found) == META_JSON_STRING) {
-        return found;
+    const bool is_object = meta_json_type(object) == META_JSON_OBJECT;
+    const struct meta_json *text = is_object ? meta_json_get(object, key) : NULL;
+    return text != NULL && meta_json_type(text) == META_JSON_STRING ? text : NULL;
+}
+
+/* The member chat_template: a text, or a list of {name, template}. *out is NULL when there is none
+ * for chats. False: it is something else. */
+static bool find_template(const struct meta_json *root, const struct meta_json **out)
+{
+    const struct meta_json *found = meta_json_get(root, "chat_template");
+    *out = NULL;
+    if (found == NULL || meta_json_type(found) == META_JSON_NULL) {
+        return true;
     }
-    size_t count = meta_json_type(found) == META_JSON_ARRAY ? meta_json_count(found) : 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct meta_json *item = meta_json_at(found, i);
-        bool object = meta_json_type(item) == META_JSON_OBJECT;
-        const struct meta_json *name = object ? meta_json_get(item, "name") : NULL;
-        const struct meta_json *text = object ? meta_json_get(item, "template") : NULL;
-        if (name != NULL && meta_json_type(name) == META_JSON_STRING && text != NULL &&
-            meta_json_type(text) == META_JSON_STRING &&
-            strcmp(meta_json_string(name), "default") == 0) {
-            return text;
+    if (meta_json_type(found) == META_JSON_STRING) {
+        *out = found;
+        return true;
+    }
+    const bool is_list = meta_json_type(found) == META_JSON_ARRAY;
+    for (size_t i = 0; is_list && i < meta_json_count(found); i++) {
+        const struct meta_json *name = find_text(meta_json_at(found, i), "name");
+        const struct meta_json *text = find_text(meta_json_at(found, i), "template");
+        if (name == NULL || text == NULL) {
+            return false;
+        }
+        if (strcmp(meta_json_string(name), "default") == 0) {
+            *out = text;
         }
     }
-    return NULL;
+    return is_list;
 }
 
 static enum err open_json(const char *name, const char *bytes, size_t count,
@@ -82,9 +95,16 @@ static enum err open_json(const char *name, const char *bytes, size_t count,
     static const struct meta_json_limits limits = {
         .bytes = LIMIT_TOKENIZER_BYTES, .depth = 16, .values = LIMIT_TOKENIZER_VALUES};
     struct meta_json *root = NULL;
+    const struct meta_json *source = NULL;
     enum err err = meta_json_parse(bytes, count, &limits, name, &root, info);
-    const struct meta_json *source = err == ERR_OK ? find_template(root) : NULL;
-    if (source != NULL) {
+    if (err == ERR_OK && meta_json_type(root) != META_JSON_OBJECT) {
+        err = err_set(info, ERR_FORMAT, name, "the text is no object");
+    } else if (err == ERR_OK && !find_template(root, &source)) {
+        char where[64];
+        (void)snprintf(where, sizeof(where), "%s: chat_template", name);
+        err = err_set(info, ERR_FORMAT, where, "is neither a text nor a list of {name, template}");
+    }
+    if (err == ERR_OK && source != NULL) {
         err = open_source(
             meta_json_string(source), meta_json_count(source), tokenizer, out_template, info);
     }

@@ -8,7 +8,7 @@
 #include "engine/text/tokenizer.h"
 
 /* `path` is what the checkpoint was opened from. *out_template is NULL when it has no template. A
- * template that is refused is no error. */
+ * template that is refused is no error; a file or key that is no template at all is. */
 MUST_USE enum err checkpoint_chat_open(const char *path, const struct gguf *gguf,
     const struct tokenizer *tokenizer, struct chat_template **out_template, struct err_info *info);
 

@@ -105,6 +105,7 @@ static int check_model(const struct config *config)
     if (engine_tokenizer(engine) != NULL) { /* the scripted engine of the tests has none */
         plan_text_tokenizer(stdout, engine_tokenizer(engine));
     }
+    plan_text_chat(stdout, engine_chat_template(engine));
     plan_text_profile(stdout, engine_model(engine));
     plan_text_memory(stdout, engine_memory(engine));
     printf("ok\n");

@@ -1,6 +1,7 @@
 /* Plain text, one fact a line, sizes in MiB. */
 #include "server/plan_text.h"
 
+#include "engine/template/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 const char *plan_text_pooling(enum pooling pooling)
@@ -65,6 +66,16 @@ void plan_text_tokenizer(FILE *file, const struct tokenizer *tokenizer)
     token_line(file, "before a text", tokenizer, &around[0], adds[0] && around[0] >= 0);
     token_line(file, "behind a text", tokenizer, &around[1], adds[1] && around[1] >= 0);
     token_line(file, "ends of an answer", tokenizer, ends, tokenizer_ends(tokenizer, ends));
+}
+
+void plan_text_chat(FILE *file, const struct chat_template *template)
+{
+    const char *refusal = template == NULL ? NULL : chat_template_refusal(template);
+    if (refusal != NULL) {
+        fprintf(file, "chat template refused, the model serves without it: %s\n", refusal);
+    } else {
+        fprintf(file, "chat template %s\n", template == NULL ? "none" : "read");
+    }
 }
 
 const char *plan_text_kind(enum kind kind)

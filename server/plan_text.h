@@ -7,6 +7,8 @@
 
 void plan_text_model(FILE *file, const struct model_info *model);
 void plan_text_tokenizer(FILE *file, const struct tokenizer *tokenizer);
+/* NULL: the checkpoint has none. */
+void plan_text_chat(FILE *file, const struct chat_template *template);
 /* What the checkpoint is for, by its profile or without one. */
 void plan_text_profile(FILE *file, const struct model_info *model);
 void plan_text_memory(FILE *file, const struct memory_plan *plan);

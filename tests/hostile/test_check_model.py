@@ -11,12 +11,14 @@ Good files beside them show that it is the one change that is refused.
 import os
 import pathlib
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import chat_cases
 import hostile_files
 
 BINARY = os.environ["MAGNETD_BINARY"]
@@ -24,6 +26,7 @@ SCALE = max(1, int(os.environ.get("MAGNETD_TEST_SCALE", "1")))  # sanitizers are
 KILL_S = 20 * SCALE
 MEMORY_BYTES = 1 << 31  # of addresses; a good tiny file needs a quarter
 LINE_BYTES = 600
+CHAT_S = 5  # a template is rendered twice when it is opened, for a second each at most
 # The list's own words; every one has a case, and no case has others.
 WORDS = set("""\
 Magic; version 1 (32-bit counts); big-endian; n_tensors > bytes left; n_kv > bytes left
@@ -99,6 +102,25 @@ class CheckModel(unittest.TestCase):
         print(f"{len(spent)} refused: {statistics.median(spent):.0f} ms each by the median, "
               f"{max(spent):.0f} at most")
         self.assertLess(statistics.median(spent), 100 * SCALE)
+
+    def test_chat_templates(self):
+        """A model whose template is refused serves; --check-model says why."""
+        folder = pathlib.Path(self.folder.name) / "chat"
+        shutil.copytree(pathlib.Path(self.folder.name) / "good", folder)
+        for what, source, line in chat_cases.CASES:
+            with self.subTest(what):
+                (folder / "chat_template.jinja").write_text(source)
+                status, out, error, spent = check(folder)
+                self.assertEqual((status, out.splitlines()[-1:]), (0, ["ok"]), error)
+                self.assertIn(line, out.splitlines())
+                self.assertLess(spent, CHAT_S * SCALE)
+        (folder / "chat_template.jinja").unlink()
+        self.assertIn("chat template none", check(folder)[1].splitlines())
+        for what, name, text, where in chat_cases.ERRORS:
+            with self.subTest(what):
+                (folder / name).write_text(text)
+                self.refuse(hostile_files.Case("", what, where, folder))
+                (folder / name).unlink()
 
     def test_every_word_has_a_case(self):
         self.assertEqual({case.words for case in self.cases}, WORDS)

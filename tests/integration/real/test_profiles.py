@@ -23,6 +23,7 @@ EOS = 2  # of the tiny vocabulary, which begins texts with 1 and ends none by it
 TEXT = "the fox at the hen house"
 TASK = "Find a fox"
 BOTH, CAUSAL = "bidirectional", "causal"
+ADAPTERS = real.SOURCE / "tests/golden/fixtures/tiny_adapters"  # of LLAMA
 LLAMA, MISTRAL, BERT = "tiny_llama/tied", "tiny_networks/mistral", "tiny_networks/bert"
 NOMIC, QWEN = "tiny_networks/nomic_bert", "tiny_networks/qwen3"
 GEMMA = "tiny_networks/gemma_embedding"
@@ -186,6 +187,55 @@ class Profiles(unittest.TestCase):
                 expected = ok(plain, "/embed", {"inputs": ids, "pooling": "mean"}).value
                 got = ok(server, "/embed", {"inputs": TEXT, "prompt_name": name}).value
                 self.assertEqual(got, expected)
+
+    def adapter_links(self, folder):
+        """Adapters by the names LLM2Vec's profiles give them."""
+        for name, target in (("mntp", "tied_first"), ("simcse", "tied_second.gguf")):
+            (folder / name).symlink_to(ADAPTERS / target)
+
+    def check_llm2vec(self, server, profile, adapted):
+        """/embed has its adapters and its wrapper, no other mode has either."""
+        plain = self.without_profile(LLAMA)
+        self.assertEqual(ok(server, "/info").value["adapters"], {"embed": ["mntp", "simcse"]})
+        for body, whole, tail in CASES[profile][3]:
+            asked = {"inputs": TEXT, "normalize": False, **body}
+            got = ok(server, "/embed", asked).value[0]
+            expected, bare = (vector_of(base, whole, tail, BOTH, "mean", asked, False)
+                              for base in (adapted, plain))
+            scale = max(map(abs, expected))
+            self.assertLess(apart(got, expected), 1e-5 * scale)
+            self.assertGreater(apart(got, bare), 1e-2 * scale)
+        for path, body in (("/generate", {"inputs": TEXT, "parameters": {"max_new_tokens": 8}}),
+                           ("/infill", {"text": "the fox [gap] the hen.", "max_tokens": 3}),
+                           ("/infill", {"text": "the fox [gap] the hen.", "max_tokens": 3,
+                                        "mode": "hybrid"}),
+                           ("/classify", {"inputs": [TEXT], "labels": ["pos", "neg"]})):
+            self.assertEqual(*(real.without_timings(ok(one, path, body).value)
+                               for one in (server, plain)), path)
+        real.settled(server)
+
+    def test_adapters_of_llm2vec(self):
+        """The profiles as they are shipped: --adapter says where their adapters lie; without it
+        they lie beside the profile, and when they do not the model is refused by their name."""
+        for profile in ("llm2vec-llama-3", "llm2vec-mistral"):
+            shipped = FOLDER / f"{profile}.json"
+            with self.subTest(profile), tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name)
+                self.adapter_links(folder)
+                flags = "--adapter", str(folder / "mntp"), "--adapter", str(folder / "simcse")
+                with real.start(LLAMA, *flags) as adapted:
+                    with real.start(LLAMA, "--profile", str(shipped), *flags) as server:
+                        self.check_llm2vec(server, profile, adapted)
+                    beside = folder / "any.json"
+                    beside.write_bytes(shipped.read_bytes())
+                    with real.start(LLAMA, "--profile", str(beside)) as server:
+                        self.check_llm2vec(server, profile, adapted)
+                for lost in (("--profile", str(shipped)),
+                             ("--profile", str(shipped), *flags[2:])):
+                    with self.assertRaises(AssertionError) as refusal:
+                        with real.start(LLAMA, *lost):
+                            pass
+                    self.assertIn("mntp: file", str(refusal.exception))
 
     def test_every_profile_has_a_case(self):
         names = {path.stem for path in FOLDER.glob("*.json")}
