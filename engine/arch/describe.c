@@ -222,9 +222,17 @@ enum err describe_rope(struct model *model, const struct gguf *gguf, enum rope_s
         return err;
     }
     if (dims % 2 != 0) {
+        static const char *const sources[] = {"rope.dimension_count", "attention.key_length"};
         char key[KEY_BYTES];
-        return err_set(info, ERR_FORMAT, key_of(model, name, key),
-            "an odd number, %d, of numbers cannot rotate", dims);
+        const char *source = key_of(model, "attention.head_count", key); /* of the width */
+        for (size_t i = ARRAY_COUNT(sources); i-- > 0;) {
+            char stated[KEY_BYTES];
+            if (gguf_has(gguf, key_of(model, sources[i], stated))) {
+                source = key_of(model, sources[i], key);
+            }
+        }
+        return err_set(
+            info, ERR_FORMAT, source, "an odd number, %d, of numbers cannot rotate", dims);
     }
     err = describe_real(model, gguf, "rope.freq_base", false, 1, 1e12, &rope.base, info);
     if (err == ERR_OK) {

@@ -16,14 +16,10 @@ static enum err open_at(int folder, const char *name, const char *where, int *ou
         return err_set(info, ERR_IO, where, "cannot be opened: %s", strerrordesc_np(errno));
     }
     struct stat status;
-    if (fstat(fd, &status) != 0) {
-        err_set(info, ERR_IO, where, "cannot be examined: %s", strerrordesc_np(errno));
+    const bool known = fstat(fd, &status) == 0;
+    if (!known || !S_ISREG(status.st_mode)) {
         close(fd);
-        return ERR_IO;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        close(fd);
-        return err_set(info, ERR_IO, where, "is not a regular file");
+        return err_set(info, ERR_IO, where, known ? "is not a regular file" : "cannot be examined");
     }
     *out_fd = fd;
     *out_bytes = (uint64_t)status.st_size;

@@ -3,16 +3,21 @@
  * within its memory (R33); an array of another type or count is refused (R32).
  * Method: a good file of each network. Every number of its metadata and every dimension, type and
  * offset of its tensors takes a dozen values, one at a time; so does every array's element type and
- * count. What opens, with its vocabulary, runs a forward pass. AddressSanitizer sees the rest.
+ * count. What opens, with its vocabulary, runs a forward pass. AddressSanitizer sees the rest. Of a
+ * folder of safetensors every number of config.json takes values of every kind.
  *
- * usage: test_fields FOLDER/NAME, of fixtures.
+ * usage: test_fields FOLDER/NAME, of fixtures
+ *        test_fields --folder PATH
  */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
+#include "engine/load/checkpoint.h"
 #include "engine/text/tokenizer.h"
 #include "tests/golden/forward_helper.h"
 #include "tests/golden/golden_data.h"
@@ -26,7 +31,7 @@ static const uint32_t floats[VALUES] = {0, 0x80000000, 0xBF800000, 0x7FC00000, 0
     0xFF800000, 0x000116C2, 0x0DA24260, 0x3F000000, 0x3F800000, 0x501502F9, 0x7F61B1E6};
 
 struct rig {
-    char network[64];
+    char network[64]; /* or the folder */
     char path[GOLDEN_PATH_BYTES];
     unsigned char *bytes;
     size_t count;
@@ -67,6 +72,27 @@ static enum err open_tokenizer(const struct gguf *gguf, const struct model *mode
     return err;
 }
 
+/* What was opened runs; what was not has a place. Closes it. */
+static enum err judge(struct rig *rig, struct forward *forward, enum err err, const char *what,
+    const struct err_info *info)
+{
+    if (err == ERR_OK) {
+        forward_begin(forward, KV_F32, ROWS);
+        run_once(forward);
+        pages_close(&forward->pages);
+        scratch_close(forward->scratch);
+        rig->ran++;
+    } else {
+        rig->refused++;
+        if (info->where[0] == '\0' || info->text[0] == '\0' || err == ERR_INTERNAL) {
+            fail_msg("%s: %s at \"%s\": %s", what, err_word(err), info->where, info->text);
+        }
+    }
+    model_close(forward->model);
+    gguf_close(forward->gguf);
+    return err;
+}
+
 /* Opens what the rig's bytes are now. ERR_OK: it ran. */
 static enum err try(struct rig *rig, const char *what)
 {
@@ -80,21 +106,8 @@ static enum err try(struct rig *rig, const char *what)
     if (err == ERR_OK) {
         err = open_tokenizer(forward.gguf, forward.model, &tokenizer, &info);
     }
-    if (err == ERR_OK) {
-        forward_begin(&forward, KV_F32, ROWS);
-        run_once(&forward);
-        pages_close(&forward.pages);
-        scratch_close(forward.scratch);
-        rig->ran++;
-    } else {
-        rig->refused++;
-        if (info.where[0] == '\0' || info.text[0] == '\0' || err == ERR_INTERNAL) {
-            fail_msg("%s: %s at \"%s\": %s", what, err_word(err), info.where, info.text);
-        }
-    }
+    err = judge(rig, &forward, err, what, &info);
     tokenizer_close(tokenizer);
-    model_close(forward.model);
-    gguf_close(forward.gguf);
     return err;
 }
 
@@ -222,6 +235,117 @@ static void test_every_tensor(void **state)
     gguf_close(gguf);
 }
 
+/* ---- folders -------------------------------------------------------------------------------- */
+
+static void put_config(const struct rig *rig, const char *text, size_t count)
+{
+    FILE *file = fopen(rig->path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static enum err try_folder(struct rig *rig, const char *what)
+{
+    struct forward forward = {.kernels = rig->kernels, .threads = rig->threads};
+    struct err_info info = {0};
+    enum err err = checkpoint_open(rig->network, &forward.gguf, &info);
+    if (err == ERR_OK) {
+        err = model_open(forward.gguf, &forward.kernels, NULL, false, &forward.model, &info);
+    }
+    if (err != ERR_OK && strstr(info.where, "config.json: ") == NULL &&
+        strstr(info.where, ".weight") == NULL) {
+        fail_msg("%s: %s at \"%s\": neither key nor tensor", what, err_word(err), info.where);
+    }
+    return judge(rig, &forward, err, what, &info);
+}
+
+/* config.json with one number, at `at`, replaced. */
+static void try_config(struct rig *rig, size_t at, size_t count, const char *value)
+{
+    const char *text = (const char *)rig->bytes;
+    char *changed = malloc(rig->count + strlen(value) + 1);
+    char what[128];
+    assert_non_null(changed);
+    const int length = sprintf(changed, "%.*s%s%.*s", (int)at, text, value,
+        (int)(rig->count - at - count), text + at + count);
+    (void)snprintf(what, sizeof(what), "byte %zu: %s", at, value);
+    put_config(rig, changed, (size_t)length);
+    (void)try_folder(rig, what);
+    free(changed);
+}
+
+static void test_every_number_of_a_config(void **state)
+{
+    static const char *const values[] = {"0", "-1", "1", "3", "8", "65536", "2147483648",
+        "9007199254740993", "-9223372036854775808", "0.5", "-0.0", "1e308", "1e-320", "true",
+        "\"16\"", "[16]", "{}", "null"};
+    struct rig *rig = *state;
+    int numbers = 0;
+    assert_int_equal(try_folder(rig, "unchanged"), ERR_OK);
+    for (size_t at = 1; at < rig->count; at++) {
+        const char *text = (const char *)rig->bytes + at;
+        const size_t count = strspn(text, "+-.0123456789eE");
+        if (strchr(" [\n", text[-1]) == NULL || strchr("-0123456789", text[0]) == NULL) {
+            continue;
+        }
+        numbers++;
+        for (size_t v = 0; v < ARRAY_COUNT(values); v++) {
+            try_config(rig, at, count, values[v]);
+        }
+        at += count;
+    }
+    print_message("%d numbers: %d values refused, %d ran\n", numbers, rig->refused, rig->ran);
+    assert_true(numbers >= 8 && rig->refused > 4 * numbers && rig->ran >= numbers);
+}
+
+/* A folder of its own, with links to the weights and config.json to be written. */
+static int set_up_folder(void **state)
+{
+    struct rig *rig = *state;
+    char from[GOLDEN_PATH_BYTES + 128], to[256], copy[64] = "/tmp/fields-XXXXXX";
+    assert_non_null(mkdtemp(copy));
+    DIR *folder = opendir(rig->path);
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        (void)snprintf(from, sizeof(from), "%s/%.100s", rig->path, entry->d_name);
+        (void)snprintf(to, sizeof(to), "%s/%.100s", copy, entry->d_name);
+        if (strcmp(entry->d_name, "config.json") == 0) {
+            rig->bytes = golden_bytes(from, &rig->count);
+            rig->bytes = realloc(rig->bytes, rig->count + 1);
+            assert_non_null(rig->bytes);
+            rig->bytes[rig->count] = '\0';
+        } else if (entry->d_name[0] != '.') {
+            assert_int_equal(symlink(from, to), 0);
+        }
+    }
+    (void)closedir(folder);
+    (void)snprintf(rig->network, sizeof(rig->network), "%s", copy);
+    (void)snprintf(rig->path, sizeof(rig->path), "%s/config.json", copy);
+    put_config(rig, (const char *)rig->bytes, rig->count);
+    assert_int_equal(kernels_select("ref", &rig->kernels, NULL), ERR_OK);
+    assert_int_equal(threads_open(1, &rig->threads), ERR_OK);
+    return 0;
+}
+
+static int tear_down_folder(void **state)
+{
+    struct rig *rig = *state;
+    DIR *folder = opendir(rig->network);
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            assert_int_equal(unlinkat(dirfd(folder), entry->d_name, 0), 0);
+        }
+    }
+    (void)closedir(folder);
+    free(rig->bytes);
+    threads_close(rig->threads);
+    return rmdir(rig->network);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
 static int set_up(void **state)
 {
     struct rig *rig = *state;
@@ -245,15 +369,27 @@ static int tear_down(void **state)
 int main(int argc, char **argv)
 {
     static struct rig rig;
-    if (argc != 2) {
-        (void)fprintf(stderr, "usage: %s FOLDER/NAME of fixtures\n", argv[0]);
+    const bool folder = argc == 3 && strcmp(argv[1], "--folder") == 0;
+    if (argc != 2 && !folder) {
+        (void)fprintf(stderr, "usage: %s FOLDER/NAME of fixtures | --folder PATH\n", argv[0]);
         return 2;
     }
-    (void)snprintf(rig.network, sizeof(rig.network), "%s", argv[1]);
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest files[] = {
         cmocka_unit_test_prestate_setup_teardown(test_every_number, set_up, tear_down, &rig),
         cmocka_unit_test_prestate_setup_teardown(test_every_array, set_up, tear_down, &rig),
         cmocka_unit_test_prestate_setup_teardown(test_every_tensor, set_up, tear_down, &rig),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest folders[] = {
+        cmocka_unit_test_prestate_setup_teardown(
+            test_every_number_of_a_config, set_up_folder, tear_down_folder, &rig),
+    };
+    if (folder) {
+        if (realpath(argv[2], rig.path) == NULL) {
+            perror(argv[2]);
+            return 2;
+        }
+        return cmocka_run_group_tests(folders, NULL, NULL);
+    }
+    (void)snprintf(rig.network, sizeof(rig.network), "%s", argv[1]);
+    return cmocka_run_group_tests(files, NULL, NULL);
 }

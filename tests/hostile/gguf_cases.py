@@ -261,7 +261,7 @@ CASES = (
      put("llama.attention.head_count_kv", U32, 6)),
     ("heads_kv > heads or not dividing", "2 of 3", "llama.attention.head_count_kv",
      put("llama.attention.head_count_kv", U32, 2)),
-    ("odd head_dim with RoPE", "heads of 15", "llama.rope.dimension_count",
+    ("odd head_dim with RoPE", "heads of 15", "llama.attention.key_length",
      both(put("llama.attention.key_length", U32, 15),
           lambda file: file.drop("llama.rope.dimension_count"))),
     ("odd head_dim with RoPE", "15 of 16 turn", "llama.rope.dimension_count",

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "api/bind.h"
+#include "api/validate.h"
 #include "schemas/tables.h"
 
 static const char *cases_path;
@@ -233,6 +234,27 @@ static void test_allocation_failures(void **state)
     assert_int_equal(mem_bytes(MEM_REQUESTS), 0);
 }
 
+/* Keys in a place are escaped as RFC 6901 says; what does not fit is cut between keys. */
+static void test_places(void **state)
+{
+    (void)state;
+    struct err_info info = {0};
+    const struct path odd = {NULL, "a/b~c", 0};
+    const struct path element = {&odd, NULL, 18446744073709551615U};
+    assert_int_equal(validate_fail(&info, ERR_INVALID, &element, "word", "no"), ERR_INVALID);
+    assert_string_equal(info.where, "/a~1b~0c/18446744073709551615");
+    assert_string_equal(info.word, "word");
+    (void)validate_fail(&info, ERR_INVALID, NULL, NULL, "no");
+    assert_string_equal(info.where, "");
+    struct path chain[100];
+    for (size_t i = 0; i < 100; i++) {
+        chain[i] = (struct path){i == 0 ? NULL : &chain[i - 1], "key", 0};
+    }
+    (void)validate_fail(&info, ERR_INVALID, &chain[99], NULL, "no");
+    assert_true(strlen(info.where) < sizeof(info.where) && strlen(info.where) > 64);
+    assert_string_equal(info.where + strlen(info.where) - 4, "/key");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -246,6 +268,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_infill_struct),
         cmocka_unit_test(test_nested_defaults),
         cmocka_unit_test(test_many_unknown_fields),
+        cmocka_unit_test(test_places),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

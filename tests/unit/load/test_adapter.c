@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "engine/base/clock.h"
+#include "engine/base/mem.h"
 #include "engine/load/checkpoint.h"
 #include "engine/model/stack.h"
 #include "tests/scale.h"
@@ -172,6 +173,8 @@ static const struct change in_config[] = {
     {"\"r\":2,", "\"r\":0,", ERR_FORMAT, "r"},
     {"\"r\":2,", "\"r\":513,", ERR_FORMAT, "r"},
     {"\"r\":2,", "\"r\":2.0,", ERR_FORMAT, "r"},
+    {"\"r\":2,", "\"r\":\"2\",", ERR_FORMAT, "r"},
+    {"\"r\":2,", "\"r\":null,", ERR_FORMAT, "r"},
     {"\"lora_alpha\":4,", "", ERR_FORMAT, "lora_alpha"},
     {"\"lora_alpha\":4,", "\"lora_alpha\":0,", ERR_FORMAT, "lora_alpha"},
     {"\"lora_alpha\":4,", "\"lora_alpha\":-1.5,", ERR_FORMAT, "lora_alpha"},
@@ -279,6 +282,39 @@ static void test_files_that_are_not_there(void **state)
     base_close(&base);
 }
 
+static uint64_t in_use(void)
+{
+    return mem_bytes(MEM_WEIGHTS) + mem_bytes(MEM_OTHER);
+}
+
+static void test_every_allocation_fails_once(void **state)
+{
+    struct base base;
+    base_open(&base);
+    const char *path = put_folder(&base, true, NULL, NULL);
+    const struct adapter_base on = {.architecture = {"llama", 5}, .head_dim = 4};
+    const uint64_t before = in_use();
+    uint64_t nth = 1;
+    for (;; nth++) {
+        struct adapter adapter = {.gguf = NULL};
+        struct err_info info = {0};
+        mem_fail_after(nth, 0);
+        const enum err err = adapter_open(path, &on, &adapter, &info);
+        mem_fail_after(0, 0);
+        if (err == ERR_OK) {
+            adapter_close(&adapter);
+            break;
+        }
+        assert_int_equal(err, ERR_NO_MEMORY);
+        assert_int_equal(strncmp(info.where, "lora: ", 6), 0);
+        assert_null(adapter.gguf);
+        assert_int_equal(in_use(), before);
+    }
+    assert_true(nth > 5); /* texts of the files, what they say, names, tensors */
+    assert_int_equal(in_use(), before);
+    base_close(&base);
+}
+
 /* ---- GGUF files ---- */
 
 struct gguf_change {
@@ -373,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_what_tensors_there_are),
         cmocka_unit_test(test_numbers_are_finite),
         cmocka_unit_test(test_files_that_are_not_there),
+        cmocka_unit_test(test_every_allocation_fails_once),
         cmocka_unit_test(test_gguf_adapters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
