@@ -19,7 +19,6 @@ enum { TRUNCATED_NAMED = 64 }; /* indices in X-Truncated-Inputs */
 /* One input on its way to an item. */
 struct embed_input {
     int32_t index;
-    bool single; /* the request holds one input, not a list */
     char where[64];
     struct call_ids ids;
     int32_t pool_from;
@@ -148,7 +147,9 @@ static enum err render_text(struct call *call, const struct embed_notes *notes,
     const struct bound_text *text, struct embed_input *input, struct err_info *info)
 {
     struct embed_prompt prompt;
-    enum err err = embed_prompt_find(call, notes->request, text, &prompt, info);
+    const bool first = notes->first_at != NULL && input->index == 0;
+    enum err err =
+        embed_prompt_find(call, first ? notes->first : notes->request, text, &prompt, info);
     if (err == ERR_OK) {
         err = prompt_render(call, prompt.parts, prompt.count, input->where, &input->ids, info);
     }
@@ -238,17 +239,27 @@ static enum err read_ids(struct call *call, const struct embed_notes *notes,
     return fit_context(call, notes, true, input, info);
 }
 
+/* The JSON pointer of an input. */
+static void name_input(
+    const struct embed_notes *notes, int32_t index, char *out_where, size_t bytes)
+{
+    const enum common_inputs_form form = notes->request->inputs.form;
+    if (notes->first_at != NULL && index == 0) {
+        (void)snprintf(out_where, bytes, "%s", notes->first_at);
+    } else if (form == COMMON_INPUTS_TEXT || form == COMMON_INPUTS_IDS) {
+        (void)snprintf(out_where, bytes, "%s", notes->inputs_at);
+    } else {
+        (void)snprintf(out_where, bytes, "%s/%d", notes->inputs_at,
+            notes->first_at != NULL ? index - 1 : index);
+    }
+}
+
 static enum err read_input(struct call *call, const struct embed_notes *notes, int32_t index,
     struct embed_input *input, struct err_info *info)
 {
     const struct common_inputs *inputs = &notes->request->inputs;
-    bool single = inputs->form == COMMON_INPUTS_TEXT || inputs->form == COMMON_INPUTS_IDS;
     *input = (struct embed_input){.index = index};
-    if (single) {
-        (void)snprintf(input->where, sizeof(input->where), "%s", notes->inputs_at);
-    } else {
-        (void)snprintf(input->where, sizeof(input->where), "%s/%d", notes->inputs_at, index);
-    }
+    name_input(notes, index, input->where, sizeof(input->where));
     switch (inputs->form) {
     case COMMON_INPUTS_TEXT:
         return read_text(call, notes, &inputs->text, input, info);
@@ -416,9 +427,18 @@ static void write_details(struct json_out *out, const struct call *call,
 enum err embed_job_error(const struct call *call, const struct job *job, struct err_info *info)
 {
     const struct embed_notes *notes = call->state;
-    enum common_inputs_form form = notes->request->inputs.form;
-    bool list = form == COMMON_INPUTS_TEXTS || form == COMMON_INPUTS_ID_LISTS;
-    return call_job_error(job, list ? notes->inputs_at : NULL, info);
+    const enum common_inputs_form form = notes->request->inputs.form;
+    const enum err err = call_job_error(job, NULL, info);
+    if (err == ERR_OK || job->err != ERR_OK || form == COMMON_INPUTS_TEXT ||
+        form == COMMON_INPUTS_IDS) {
+        return err;
+    }
+    int32_t failed = 0;
+    while (job->results[failed].err == ERR_OK) {
+        failed++;
+    }
+    name_input(notes, failed, info->where, sizeof(info->where));
+    return err;
 }
 
 static enum err embed_encode(

@@ -12,6 +12,9 @@
 struct embed_notes {
     const struct embed_request *request;
     const char *inputs_at; /* JSON pointer of the inputs in the route's own body */
+    /* Where input 0 stands, if not in that list, which then begins with input 1. NULL: in it. */
+    const char *first_at;
+    const struct embed_request *first; /* with first_at: whose prompt it has */
     bool token_vectors;
     int32_t token_offset; /* row of a token's vector, from its own; the first has no other */
     bool *truncated;      /* [item_count], made by embed_plan */

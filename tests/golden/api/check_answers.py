@@ -418,9 +418,10 @@ def main():
         print(f"{check.__name__} passed in {time.monotonic() - began:.1f} s", flush=True)
     program.process.stdin.close()
     assert program.process.wait() == 0
-    # The routes of OpenAI's clients are the same plans in other shapes: real/test_openai.py.
+    # The routes of OpenAI's clients are the same plans in other shapes (real/test_openai.py), so
+    # are comparisons (real/test_similarity.py).
     others = [path for path in program.schemas.routes if path.startswith("/v1/")]
-    others.append("/apply-template")
+    others += ["/apply-template", "/similarity", "/rerank"]
     replies = {route.get(key) for path, route in program.schemas.routes.items()
                for key in ("request", "reply", "frame")
                if "page" not in route and path not in others}

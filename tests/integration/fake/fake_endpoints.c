@@ -214,6 +214,9 @@ static enum err frame_end(struct call *call, const struct job *job, struct buf *
 
 ENDPOINT(embed, KIND_EMBED, FAMILY_TEI, decode, plan_embed);
 ENDPOINT(embed_all, KIND_EMBED, FAMILY_TEI, decode, plan_embed);
+ENDPOINT(similarity, KIND_EMBED, FAMILY_TEI, decode, plan_embed);
+ENDPOINT(rerank, KIND_EMBED, FAMILY_TEI, decode, plan_embed);
+ENDPOINT(v1_rerank, KIND_EMBED, FAMILY_OPENAI, decode, plan_embed);
 ENDPOINT(v1_embeddings, KIND_EMBED, FAMILY_OPENAI, decode, plan_embed);
 ENDPOINT(v1_chat, KIND_GENERATE, FAMILY_OPENAI, decode, plan_generate);
 ENDPOINT(v1_responses, KIND_GENERATE, FAMILY_OPENAI, decode, plan_generate);

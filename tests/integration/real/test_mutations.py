@@ -26,6 +26,11 @@ GOOD = [
     ("/v1/embeddings", {"input": ["the tea", "\u00e9"], "encoding_format": "base64",
                         "dimensions": 16, "truncate": True, "truncation_direction": "Left",
                         "instruction": "i"}),
+    ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["b", "\u00e9"]},
+                     "parameters": {"truncate": False, "truncation_direction": "Left"}}),
+    ("/rerank", {"query": "a", "texts": ["b", "\u00e9"], "raw_scores": True, "return_text": True}),
+    ("/v1/rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1,
+                    "return_documents": True}),
     ("/generate", {"inputs": "the", "parameters": {
         "max_new_tokens": 4, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "stop": ["q"], "seed": 3,
         "details": True, "top_n_tokens": 2, "repetition_penalty": 1.1}}),

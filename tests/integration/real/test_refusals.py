@@ -18,6 +18,9 @@ MODEL = sys.argv.pop(1)
 BODIES = {
     "/embed": {"inputs": "a"},
     "/embed_all": {"inputs": "a"},
+    "/similarity": {"inputs": {"source_sentence": "a", "sentences": ["a"]}},
+    "/rerank": {"query": "a", "texts": ["a"]},
+    "/v1/rerank": {"query": "a", "documents": ["a"]},
     "/v1/embeddings": {"input": "a"},
     "/generate": {"inputs": "a", "parameters": {"max_new_tokens": 1}},
     "/generate_stream": {"inputs": "a", "parameters": {"max_new_tokens": 1}},
@@ -124,6 +127,7 @@ class Refusals(unittest.TestCase):
         for path, where, body in (
                 ("/embed", "/inputs", {}), ("/embed_all", "/inputs", {}),
                 ("/v1/embeddings", "/input", {}),
+                ("/similarity", "/inputs", {}), ("/rerank", "/query", {"texts": ["a"]}),
                 ("/generate", "/inputs", {}), ("/generate_stream", "/inputs", {}),
                 ("/detokenize", "/tokens", {}), ("/decode", "/ids", {}),
                 ("/tokenize", "/content", {}),

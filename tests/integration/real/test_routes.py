@@ -41,6 +41,11 @@ TABLE = [
     ("/embed", {"inputs": "a", "normalize": False, "dimensions": 8, "instruction": "Find:"}),
     ("/embed", {"inputs": "a", "timeout_ms": 3600000, "model": "", "user": "u", "metadata": {}}),
     ("/embed_all", {"inputs": "the tea"}), ("/embed_all", {"inputs": ["a", "the"]}),
+    ("/similarity", {"inputs": {"source_sentence": "the", "sentences": ["tea", "a"]}}),
+    ("/rerank", {"query": "the", "texts": ["tea", "a"], "return_text": True}),
+    ("/rerank", {"query": "the", "texts": ["tea", "a"], "raw_scores": True, "top_n": 1}),
+    ("/rerank", {"query": "the", "documents": ["tea", {"text": "a"}]}),
+    ("/v1/rerank", {"query": "the", "documents": ["tea", "a"], "return_documents": True}),
     ("/v1/embeddings", {"input": "the tea"}), ("/v1/embeddings", {"input": [[5, 6], [7]]}),
     ("/v1/embeddings", {"input": ["a", "the"], "encoding_format": "base64", "dimensions": 8}),
     ("/generate", {"inputs": "the", "parameters": {
@@ -259,7 +264,7 @@ class Routes(unittest.TestCase):
                                       (("Content-Encoding", "gzip"), 415),
                                       (("Accept", "image/png"), 406)):
                     self.assertEqual(ask(self.server, path, {}, fields=[field]).status, status)
-        for path in ("//", "/embed/", "/Embed", "/v1/embedding", "/similarity", "/rerank"):
+        for path in ("//", "/embed/", "/Embed", "/v1/embedding", "/similarity/", "/v1/similarity"):
             self.assertEqual(ask(self.server, path, {}, "POST").status, 404, path)
         for accept in ("*/*", "application/*", "text/event-stream", "application/json;q=0.1, x/y"):
             ok(self.server, "/tokenize", {"content": "a"}, fields=[("Accept", accept)])

@@ -545,6 +545,8 @@ static void test_allocation_failures(void **state)
     } cases[] = {
         {&endpoint_embed, "{\"inputs\":[\"a\",\"b\"],\"instruction\":\"i\",\"what\":1}"},
         {&endpoint_v1_embeddings, "{\"input\":[\"a\",\"b\"],\"dimensions\":4}"},
+        {&endpoint_similarity, "{\"inputs\":{\"source_sentence\":\"a\",\"sentences\":[\"b\"]}}"},
+        {&endpoint_rerank, "{\"query\":\"a\",\"documents\":[\"b\",{\"text\":\"c\"}]}"},
         {&endpoint_v1_completions,
             "{\"prompt\":[\"a\",\"b\"],\"stop\":\"x\",\"n\":2,\"logit_bias\":{\"97\":1}}"},
         {&endpoint_v1_completions, "{\"prompt\":[[97],[98]],\"echo\":true,\"logprobs\":1}"},
