@@ -80,6 +80,9 @@ static bool serves(struct app *app, const char *id)
         } else {
             name[count] = *at++;
         }
+        if (name[count] == '\0') {
+            return false; /* %00 would end a name before its end */
+        }
     }
     name[count] = '\0';
     return call_is_model(name, engine_model(app_engine(app)), app->config.served_model_name,

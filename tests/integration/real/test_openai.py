@@ -101,7 +101,8 @@ class Models(unittest.TestCase):
             self.assertEqual(entry["max_model_len"], ok(server, "/info").value["max_input_length"])
             for name in ("org/a%20b", "org%2Fa%20b", "gpt-4o", "x"):
                 self.assertEqual(ok(server, f"/v1/models/{name}").value, entry, name)
-            for name in ("other", "gpt-4", "gpt-4o,x", "org", "a%20b", "%zz", "x/", ","):
+            for name in ("other", "gpt-4", "gpt-4o,x", "org", "a%20b", "%zz", "x/", ",", "x%00",
+                         "x%00y"):
                 error = refused(server, f"/v1/models/{name}", None, 404)
                 self.assertEqual(error["code"], "model_not_found", name)
             refused(server, "/v1/models/", None, 404, method="GET")
