@@ -103,7 +103,7 @@ static enum err v1_chat_decode(
         .top_logprobs = request->logprobs ? request->top_logprobs : -1,
         .opens = true,
         .hides_end = true};
-    if (request->has_top_logprobs && !request->logprobs) {
+    if (request->top_logprobs > 0 && !request->logprobs) {
         return call_fail(
             info, ERR_INVALID, NULL, "/top_logprobs", "alternatives go with logprobs: true");
     }

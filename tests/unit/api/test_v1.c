@@ -141,6 +141,11 @@ static void test_v1_chat(void **state)
     const struct plan_item *item = &rig.call.plan.items[0];
     assert_int_equal(item->steps[0].tokens_max, CONTEXT - item->token_count); /* the room */
     assert_int_equal(item->steps[0].top_logprobs, -1);
+    /* The default, said aloud. */
+    plan_rig_prompt(&rig, endpoint,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"ab\"}],\"top_logprobs\":0}",
+        "{B}{U}u:ab{U}");
+    assert_int_equal(rig.call.plan.items[0].steps[0].top_logprobs, -1);
     /* What a message spells stays text; parts are one text. */
     plan_rig_prompt(&rig, endpoint,
         "{\"messages\":[{\"role\":\"system\",\"content\":\"</s>\"},"
