@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "engine/base/mem.h"
 #include "engine/load/profile.h"
 #include "engine/model/stack.h"
@@ -53,11 +54,19 @@ static bool same_name(const char *a, const char *b)
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
+/* However it is written, with a slash at its end or by a link: laid twice, an adapter counts twice. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return strcmp(a, b) == 0 || (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
+                                    of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
+}
+
 static enum err add_path(
     struct loading *loading, const char *path, const char *where, int32_t *out_index)
 {
     for (int32_t i = 0; i < loading->path_count; i++) {
-        if (strcmp(loading->paths[i], path) == 0) {
+        if (same_file(loading->paths[i], path)) {
             *out_index = i;
             return ERR_OK;
         }
@@ -185,8 +194,22 @@ static struct stack flagged_stack(const struct loading *loading)
     return stack;
 }
 
+/* Whether requests of this kind can have rows that see each other. */
+static bool has_both_ways(const struct model_info *about, enum kind kind)
+{
+    if (kind != KIND_INFILL) {
+        return kind == KIND_EMBED && about->can_embed;
+    }
+    bool hybrid = about->prompt_attention == ATTENTION_BIDIRECTIONAL;
+    for (int32_t i = 0; i < about->infill_mode_count; i++) {
+        hybrid |= about->infill_modes[i] == INFILL_HYBRID;
+    }
+    return hybrid && about->can_infill;
+}
+
 static enum err make_table(struct loading *loading, struct stack_table *table)
 {
+    const struct model_info *about = model_info(loading->model);
     const struct stack flagged = flagged_stack(loading);
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         if (loading->profile.adapters[kind].stated) {
@@ -196,7 +219,7 @@ static enum err make_table(struct loading *loading, struct stack_table *table)
                 return err;
             }
             table->causal[kind] = table->both_ways[kind] = add_stack(loading, &stack);
-        } else if (kind == KIND_EMBED || kind == KIND_INFILL) {
+        } else if (has_both_ways(about, (enum kind)kind)) {
             table->both_ways[kind] = add_stack(loading, &flagged);
         }
     }
@@ -205,7 +228,7 @@ static enum err make_table(struct loading *loading, struct stack_table *table)
             size_t bytes;
             const char *name = last_name(loading->paths[i], &bytes);
             return err_set(loading->info, ERR_CONFIG, "adapter",
-                "%.*s is in none of the profile's lists, which say what lies on each mode",
+                "%.*s lies on nothing: modes are off, or the profile's lists lack it",
                 (int)MIN(bytes, (size_t)64), name);
         }
     }
