@@ -99,6 +99,9 @@ static enum err read_pair(struct pairs *pairs, struct pairs_text line, struct er
     if (!utf8_valid(line.bytes, line.count)) {
         return pairs_fail(info, ERR_INVALID, pairs->count, "not UTF-8");
     }
+    if (memchr(line.bytes, '\0', line.count) != NULL) { /* which no request may have */
+        return pairs_fail(info, ERR_INVALID, pairs->count, "a NUL byte");
+    }
     if (!read_score(columns[1], &pair->score)) {
         return pairs_fail(info, ERR_INVALID, pairs->count, "the score is no finite number");
     }

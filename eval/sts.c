@@ -199,6 +199,19 @@ static void write_rho(struct json_out *json, double rho)
     }
 }
 
+/* Those that lie on what was asked, a text to embed as the profile has it. */
+static void write_adapters(struct json_out *json, const struct model_info *model)
+{
+    const int32_t number = stack_of(
+        &model->stack_table, KIND_EMBED, model->embed_attention == ATTENTION_BIDIRECTIONAL ? 1 : 0);
+    json_out_key(json, "adapters");
+    json_out_array(json);
+    for (int32_t i = 0; number > 0 && i < model->stacks[number - 1].count; i++) {
+        json_out_string(json, model->adapters[model->stacks[number - 1].adapters[i]]);
+    }
+    json_out_end(json);
+}
+
 static void write_head(const struct sts *sts, struct json_out *json)
 {
     static const char *const poolings[] = {
@@ -216,6 +229,7 @@ static void write_head(const struct sts *sts, struct json_out *json)
     json_out_string(json, model->name);
     json_out_key(json, "weights");
     json_out_string(json, model->weights_type);
+    write_adapters(json, model);
     json_out_key(json, "attention");
     json_out_string(
         json, model->embed_attention == ATTENTION_BIDIRECTIONAL ? "bidirectional" : "causal");

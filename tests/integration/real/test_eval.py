@@ -163,6 +163,20 @@ class Tiny(Case):
         self.assertEqual(asked["prompt_name"], "q")
         self.assertGreater(asked["tokens"], plain["tokens"] + 3 * 40)
 
+    def test_adapters(self):
+        """The result names those that lie on what was measured, and none that do not."""
+        data = self.write(self.pairs(20))
+        adapter = str(real.SOURCE / "tests/golden/fixtures/tiny_adapters/tied_first")
+        plain, _ = self.measure(data)
+        self.assertEqual(plain["adapters"], [])
+        laid, _ = self.measure(data, "--adapter", adapter)
+        self.assertEqual(laid["adapters"], ["tied_first"])
+        self.assertNotEqual(laid["spearman"], plain["spearman"])
+        profile = pathlib.Path(self.folder.name) / "causal.json"
+        profile.write_text(json.dumps({"attention": {"embed": "causal"}}))
+        causal, _ = self.measure(data, "--profile", str(profile), "--adapter", adapter)
+        self.assertEqual(causal["adapters"], [])
+
     def test_bad_data(self):
         for text, *words in (
                 ("", "data", "empty"), (HEADER, "no pairs"), ("a\t1\tx\ty\n", "line 1"),
