@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "engine/base/mem.h"
+#include "engine/load/file.h"
 #include "engine/load/profile.h"
 #include "engine/model/stack.h"
 
@@ -24,37 +25,16 @@ struct loading {
     struct adapter adapters[LIMIT_ADAPTERS];
 };
 
-static size_t without_slashes(const char *path)
-{
-    size_t count = strlen(path);
-    while (count > 1 && path[count - 1] == '/') {
-        count--;
-    }
-    return count;
-}
-
-/* What stands behind the last slash. */
-static const char *last_name(const char *path, size_t *out_bytes)
-{
-    const size_t end = without_slashes(path);
-    size_t from = end;
-    while (from > 0 && path[from - 1] != '/') {
-        from--;
-    }
-    *out_bytes = end - from;
-    return path + from;
-}
-
 static bool same_name(const char *a, const char *b)
 {
     size_t bytes_a, bytes_b;
-    const char *name_a = last_name(a, &bytes_a), *name_b = last_name(b, &bytes_b);
+    const char *name_a = file_last_name(a, &bytes_a), *name_b = file_last_name(b, &bytes_b);
     return bytes_a == bytes_b && memcmp(name_a, name_b, bytes_a) == 0;
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* However it is written, with a slash at its end or by a link: laid twice, an adapter counts twice. */
+/* However it is written, with a slash at its end or by a link: laid twice, it would count twice. */
 static bool same_file(const char *a, const char *b)
 {
     struct stat of_a, of_b;
@@ -108,11 +88,8 @@ static size_t profile_folder(const struct loading *loading)
 {
     const struct engine_config *config = loading->config;
     const char *path = config->profile_path != NULL ? config->profile_path : config->model_path;
-    size_t end = path == NULL ? 0 : without_slashes(path);
-    while (end > 0 && path[end - 1] != '/') {
-        end--;
-    }
-    return end;
+    size_t bytes;
+    return (size_t)(file_last_name(path, &bytes) - path);
 }
 
 static enum err find_path(
@@ -226,7 +203,7 @@ static enum err make_table(struct loading *loading, struct stack_table *table)
     for (int32_t i = 0; i < loading->config->adapter_count; i++) {
         if (!loading->used[i]) {
             size_t bytes;
-            const char *name = last_name(loading->paths[i], &bytes);
+            const char *name = file_last_name(loading->paths[i], &bytes);
             return err_set(loading->info, ERR_CONFIG, "adapter",
                 "%.*s lies on nothing: modes are off, or the profile's lists lack it",
                 (int)MIN(bytes, (size_t)64), name);

@@ -284,29 +284,24 @@ static enum err open_file(const char *path, const struct adapter_base *base,
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-/* What stands behind the last slash, without ".gguf". */
+/* The path's last name without ".gguf"; "adapter" for one that cannot be shown. */
 static void take_name(const char *path, char out[ADAPTER_NAME_BYTES])
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/') {
-        end--;
-    }
-    size_t from = end;
-    while (from > 0 && path[from - 1] != '/') {
-        from--;
-    }
+    size_t count;
+    const char *name = file_last_name(path, &count);
     const size_t ending = strlen(".gguf");
-    if (end - from > ending && strncmp(path + end - ending, ".gguf", ending) == 0) {
-        end -= ending;
+    if (count > ending && strncmp(name + count - ending, ".gguf", ending) == 0) {
+        count -= ending;
     }
-    const size_t count = MIN(end - from, (size_t)ADAPTER_NAME_BYTES - 1);
-    const size_t whole =
-        utf8_valid(path + from, end - from) ? utf8_complete(path + from, count) : 0;
-    (void)snprintf(
-        out, ADAPTER_NAME_BYTES, "%.*s", (int)whole, whole > 0 ? path + from : "adapter");
-    if (whole == 0) {
-        (void)snprintf(out, ADAPTER_NAME_BYTES, "adapter");
+    size_t shown = 0;
+    if (utf8_valid(name, count)) {
+        shown = utf8_complete(name, MIN(count, (size_t)ADAPTER_NAME_BYTES - 1));
     }
+    if (shown == 0) {
+        name = "adapter";
+        shown = strlen(name);
+    }
+    (void)snprintf(out, ADAPTER_NAME_BYTES, "%.*s", (int)shown, name);
 }
 
 enum err adapter_open(const char *path, const struct adapter_base *base,

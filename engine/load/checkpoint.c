@@ -368,19 +368,12 @@ static enum err check_head(struct folder *folder)
 /* The folder's own name, which is never a path; one that is not UTF-8 could not be shown. */
 static enum err put_name(struct folder *folder, const char *path)
 {
-    size_t end = strlen(path);
-    while (end > 0 && path[end - 1] == '/') {
-        end--;
-    }
-    size_t from = end;
-    while (from > 0 && path[from - 1] != '/') {
-        from--;
-    }
-    if (end == from || path[from] == '.' || !utf8_valid(path + from, end - from)) {
+    size_t count;
+    const char *name = file_last_name(path, &count);
+    if (count == 0 || name[0] == '.' || !utf8_valid(name, count)) {
         return ERR_OK; /* the network's name serves */
     }
-    return gguf_put_string(
-        folder->gguf, "general.name", "folder", path + from, end - from, folder->info);
+    return gguf_put_string(folder->gguf, "general.name", "folder", name, count, folder->info);
 }
 
 static enum err fill(struct folder *folder, const char *path)

@@ -61,6 +61,20 @@ enum err file_read(
     return ERR_OK;
 }
 
+const char *file_last_name(const char *path, size_t *out_bytes)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t from = end;
+    while (from > 0 && path[from - 1] != '/') {
+        from--;
+    }
+    *out_bytes = end - from;
+    return path + from;
+}
+
 bool file_folder(const char *path, int *out_folder)
 {
     *out_folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -16,6 +16,8 @@ MUST_USE enum err file_open(
 MUST_USE enum err file_read(
     int fd, uint64_t from, size_t count, void *out, const char *where, struct err_info *info);
 
+/* What stands behind the last slash but those at the end; of "/" nothing. */
+const char *file_last_name(const char *path, size_t *out_bytes);
 /* A folder to open files in; false when `path` is none. The caller closes *out_folder. */
 MUST_USE bool file_folder(const char *path, int *out_folder);
 /* True also when only looking fails, and for a link that leads nowhere, as in a folder that was

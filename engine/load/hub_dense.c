@@ -15,30 +15,15 @@ static enum err check_dense_keys(const struct hub_json *json)
     /* Newer files say what goes in and comes out: with any other name the layer would not be one
      * of pooled vectors. */
     static const char *const names[] = {"module_input_name", "module_output_name"};
-    void *cursor = NULL;
-    const char *key;
-    const struct meta_json *value;
-    while (meta_json_next(json->value, &cursor, &key, &value)) {
-        bool found = meta_json_type(value) == META_JSON_NULL;
-        for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
-            found |= strcmp(known[i], key) == 0;
-        }
-        if (!found) {
-            return hub_fail(
-                json, ERR_UNSUPPORTED, key, "the key is not known and could change the results");
-        }
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+    enum err err = hub_only_keys(json, known, ARRAY_COUNT(known));
+    for (size_t i = 0; err == ERR_OK && i < ARRAY_COUNT(names); i++) {
         const char *name = "sentence_embedding";
-        enum err err = hub_string(json, names[i], false, &name);
-        if (err != ERR_OK) {
-            return err;
-        }
-        if (strcmp(name, "sentence_embedding") != 0) {
-            return hub_fail(json, ERR_UNSUPPORTED, names[i], "is not the sentence's vector");
+        err = hub_string(json, names[i], false, &name);
+        if (err == ERR_OK && strcmp(name, "sentence_embedding") != 0) {
+            err = hub_fail(json, ERR_UNSUPPORTED, names[i], "is not the sentence's vector");
         }
     }
-    return ERR_OK;
+    return err;
 }
 
 static enum err put_activation(

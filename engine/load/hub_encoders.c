@@ -170,6 +170,7 @@ static const struct hub_key nomic_keys[] = {
 /* Newer files also say it as the other networks do: no other rotation than that of the old keys. */
 static enum err check_rope(const struct hub_json *rope, double base)
 {
+    static const char *const known[] = {"rope_type", "rope_theta"};
     const char *type = "default";
     double theta = base;
     enum err err = hub_string(rope, "rope_type", false, &type);
@@ -182,17 +183,7 @@ static enum err check_rope(const struct hub_json *rope, double base)
     if (err == ERR_OK && (theta < base || theta > base)) {
         return hub_fail(rope, ERR_FORMAT, "rope_theta", "is not rotary_emb_base");
     }
-    void *cursor = NULL;
-    const char *key;
-    const struct meta_json *value;
-    while (err == ERR_OK && meta_json_next(rope->value, &cursor, &key, &value)) {
-        if (meta_json_type(value) != META_JSON_NULL && strcmp(key, "rope_type") != 0 &&
-            strcmp(key, "rope_theta") != 0) {
-            return hub_fail(
-                rope, ERR_UNSUPPORTED, key, "the key is not known and could change the results");
-        }
-    }
-    return err;
+    return err == ERR_OK ? hub_only_keys(rope, known, ARRAY_COUNT(known)) : err;
 }
 
 static enum err read_nomic(struct hub_config *config)

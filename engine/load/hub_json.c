@@ -172,3 +172,21 @@ enum err hub_inner(
     (void)snprintf(out->path, sizeof(out->path), "%.40s%.40s.", json->path, key);
     return err;
 }
+
+enum err hub_only_keys(const struct hub_json *json, const char *const *known, size_t known_count)
+{
+    void *cursor = NULL;
+    const char *key;
+    const struct meta_json *value;
+    while (meta_json_next(json->value, &cursor, &key, &value)) {
+        bool found = meta_json_type(value) == META_JSON_NULL;
+        for (size_t i = 0; i < known_count && !found; i++) {
+            found = strcmp(known[i], key) == 0;
+        }
+        if (!found) {
+            return hub_fail(
+                json, ERR_UNSUPPORTED, key, "the key is not known and could change the results");
+        }
+    }
+    return ERR_OK;
+}

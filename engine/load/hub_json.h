@@ -46,6 +46,9 @@ MUST_USE enum err hub_real(
 MUST_USE enum err hub_bool(const struct hub_json *json, const char *key, bool *out);
 MUST_USE enum err hub_string(
     const struct hub_json *json, const char *key, bool required, const char **out);
+/* No keys but these, or null; others are ERR_UNSUPPORTED. */
+MUST_USE enum err hub_only_keys(
+    const struct hub_json *json, const char *const *known, size_t known_count);
 /* An object or list inside; out->value is NULL when it is absent. */
 MUST_USE enum err hub_inner(
     const struct hub_json *json, const char *key, enum meta_json_type type, struct hub_json *out);

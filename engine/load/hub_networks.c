@@ -209,20 +209,7 @@ static enum err check_rope_keys(const struct rope *rope)
 {
     static const char *const known[] = {"type", "rope_type", "rope_theta", "factor",
         "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
-    void *cursor = NULL;
-    const char *key;
-    const struct meta_json *value;
-    while (meta_json_next(rope->json.value, &cursor, &key, &value)) {
-        size_t i = 0;
-        while (i < ARRAY_COUNT(known) && strcmp(known[i], key) != 0) {
-            i++;
-        }
-        if (i == ARRAY_COUNT(known) && hub_find(&rope->json, key) != NULL) {
-            return hub_fail(&rope->json, ERR_UNSUPPORTED, key,
-                "the key is not known and could change the results");
-        }
-    }
-    return ERR_OK;
+    return hub_only_keys(&rope->json, known, ARRAY_COUNT(known));
 }
 
 /* Long waves are stretched by `factor`, short ones kept, those between blended (Llama 3.1). */
