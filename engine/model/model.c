@@ -152,6 +152,9 @@ static bool is_block_format(enum tensor_type type)
 static bool any_matrix(const struct model *model, bool (*is_of_kind)(enum tensor_type type))
 {
     bool any = model->head != NULL && is_of_kind(model->head->weight.type);
+    for (int32_t i = 0; i < model->dense_count; i++) {
+        any |= is_of_kind(model->dense[i].linear.weight.type);
+    }
     for (int32_t l = 0; l < model->info.layers; l++) {
         const struct layer *layer = &model->layers[l];
         const struct linear *linears[] = {&layer->q, &layer->k, &layer->v, &layer->output,

@@ -60,7 +60,7 @@ struct low_rank {
 struct linear {
     struct packed weight; /* [outputs, inputs] */
     float *bias;          /* [outputs] or NULL */
-    struct low_rank *low; /* [stacks], of stack 1 on; or NULL: none changes it */
+    struct low_rank *low; /* [stacks], of stack 1 on; NULL: no stack may change it */
 };
 
 struct norm {
@@ -114,7 +114,7 @@ struct model {
 
     struct weights_matrix *matrices; /* [matrix_count]: where the matrices of the file went */
     int32_t matrix_count;
-    struct low_rank *low_ranks; /* [linears that some stack changes][stack_count] */
+    struct low_rank *low_ranks; /* [matrix_count][stack_count] */
     int32_t stack_count;
     unsigned char *stacked; /* the block that their numbers lie in */
     uint64_t stacked_bytes;

@@ -402,51 +402,6 @@ static void test_gguf_adapters(void **state)
     base_close(&base);
 }
 
-/* ---- memory ---- */
-
-/* Of the adapter alone: the model is open before. */
-static enum err lay_again(struct base *base, const char *path, uint64_t nth, struct err_info *info)
-{
-    struct adapter adapter = {.gguf = NULL};
-    struct model *model = NULL;
-    struct adapter_base on = {.architecture = {"llama", strlen("llama")}, .head_dim = 4};
-    const struct stack stack = {.count = 1};
-    const struct stack_set set = {&adapter, 1, &stack, 1};
-    assert_int_equal(model_open(base->gguf, &base->kernels, NULL, false, &model, info), ERR_OK);
-    mem_fail_after(nth, 0);
-    enum err err = adapter_open(path, &on, &adapter, info);
-    if (err == ERR_OK) {
-        err = model_lay_stacks(model, base->gguf, &set, info);
-    }
-    mem_fail_after(0, 0);
-    adapter_close(&adapter);
-    model_close(model);
-    return err;
-}
-
-static void test_every_allocation_fails_once(void **state)
-{
-    struct base base;
-    char file[64];
-    base_open(&base);
-    put_gguf(&gguf_changes[0], file);
-    const char *const paths[] = {put_folder(&base, true, NULL, NULL), file};
-    for (size_t i = 0; i < ARRAY_COUNT(paths); i++) {
-        const uint64_t before = mem_bytes(MEM_OTHER) + mem_bytes(MEM_WEIGHTS);
-        enum err err = ERR_NO_MEMORY;
-        uint64_t nth = 1;
-        for (; err != ERR_OK; nth++) {
-            struct err_info info = {0};
-            err = lay_again(&base, paths[i], nth, &info);
-            assert_int_equal(mem_bytes(MEM_OTHER) + mem_bytes(MEM_WEIGHTS), before);
-            assert_true(err == ERR_OK || err == ERR_NO_MEMORY);
-        }
-        assert_true(nth > 10);
-    }
-    (void)unlink(file);
-    base_close(&base);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,7 +411,6 @@ int main(void)
         cmocka_unit_test(test_files_that_are_not_there),
         cmocka_unit_test(test_every_allocation_fails_once),
         cmocka_unit_test(test_gguf_adapters),
-        cmocka_unit_test(test_every_allocation_fails_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -347,6 +347,48 @@ static void test_dense_head(void **state)
     expect(&opened, ERR_UNSUPPORTED, "dense_2.bias"); /* no key asks for it */
 }
 
+/* The only matrix of a file whose format has minima may be the head's: sums of inputs are prepared
+ * for it, too. Its weights are all 1. */
+static void test_dense_head_with_minima(void **state)
+{
+    enum { BLOCKS = 96 * 64 / 32, BLOCK_BYTES = 20, ROWS = 5 };
+    static unsigned char weights[BLOCKS][BLOCK_BYTES]; /* 16 bits of d, then 1.0 as m, and no q */
+    const int64_t shape[] = {64, 96};
+    struct opened opened;
+    struct threads *threads;
+    struct scratch *scratch;
+    double vectors[ROWS][96], *rows[ROWS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        weights[i][3] = 0x3c;
+    }
+    struct gguf_writer *writer = begin(&opened, tiny_default(), NULL);
+    gguf_writer_u32(writer, "llama.dense_2_feat_in", 64);
+    gguf_writer_u32(writer, "llama.dense_2_feat_out", 96);
+    gguf_writer_tensor(writer, "dense_2.weight", TENSOR_Q4_1, 2, shape, weights);
+    assert_int_equal(finish(&opened, true), ERR_OK);
+    model_close(opened.model);
+    assert_int_equal(kernels_select(NULL, &opened.kernels, NULL), ERR_OK);
+    assert_int_equal(threads_open(1, &threads), ERR_OK);
+    assert_int_equal(
+        model_open(opened.gguf, &opened.kernels, threads, false, &opened.model, NULL), ERR_OK);
+    assert_int_equal(scratch_open(opened.model, ROWS, &scratch), ERR_OK);
+    for (int32_t r = 0; r < ROWS; r++) {
+        rows[r] = vectors[r];
+        for (int32_t i = 0; i < 64; i++) {
+            vectors[r][i] = r + 1;
+        }
+    }
+    model_dense(opened.model, scratch, threads, rows, ROWS);
+    for (int32_t r = 0; r < ROWS; r++) {
+        for (int32_t i = 0; i < 96; i++) {
+            assert_true(vectors[r][i] == 64.0 * (r + 1));
+        }
+    }
+    scratch_close(scratch);
+    drop(&opened);
+    threads_close(threads);
+}
+
 static void test_neutral_values(void **state)
 {
     struct opened opened;
@@ -600,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_every_allocation_fails_once),
         cmocka_unit_test(test_what_is_not_built),
         cmocka_unit_test(test_dense_head),
+        cmocka_unit_test(test_dense_head_with_minima),
         cmocka_unit_test(test_neutral_values),
         cmocka_unit_test(test_tokens_that_do_not_match),
         cmocka_unit_test(test_tensors),
