@@ -3,7 +3,6 @@
 
 #include <string.h>
 #include "engine/base/assert.h"
-#include "engine/base/clock.h"
 
 struct eval_kind {
     const char *name;
@@ -46,32 +45,4 @@ void eval_help(FILE *file)
     for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
         fprintf(file, "  %-36s %s\n", kinds[i].name, kinds[i].what);
     }
-}
-
-/* ---- progress ---- */
-
-enum { PERIOD_US = 1000000, PERIOD_TERMINAL_US = 100000 };
-
-void eval_progress_begin(
-    struct eval_progress *progress, const struct eval_options *options, const char *unit)
-{
-    int64_t now_us = clock_now_us(NULL);
-    *progress = (struct eval_progress){
-        .options = options, .unit = unit, .began_us = now_us, .shown_us = now_us};
-}
-
-void eval_progress_show(struct eval_progress *progress, size_t done, size_t all)
-{
-    const struct eval_options *options = progress->options;
-    int64_t now_us = clock_now_us(NULL);
-    int64_t period_us = options->terminal ? PERIOD_TERMINAL_US : PERIOD_US;
-    if (options->progress == NULL || (done < all && now_us - progress->shown_us < period_us)) {
-        return;
-    }
-    double seconds = (double)(now_us - progress->began_us) * 1e-6;
-    fprintf(options->progress, "%s%zu of %zu %s, %.0f a second%s", options->terminal ? "\r" : "",
-        done, all, progress->unit, seconds > 0 ? (double)done / seconds : 0,
-        options->terminal && done < all ? "" : "\n");
-    (void)fflush(options->progress);
-    progress->shown_us = now_us;
 }

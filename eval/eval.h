@@ -1,7 +1,7 @@
 /*
  * `magnetd eval KIND ...`: how good a model is, measured by the program that serves it, with the
  * arithmetic and the profile it would serve with. A kind is one row of the table in eval.c and one
- * file: it reads its data, asks through eval/ask.h and writes one JSON object.
+ * file: it reads its data, asks through batch/ask.h and writes one JSON object.
  */
 #ifndef EVAL_EVAL_H
 #define EVAL_EVAL_H
@@ -30,19 +30,5 @@ void eval_help(FILE *file);
 
 MUST_USE enum err eval_sts(
     const struct eval_options *options, struct buf *out, struct err_info *info);
-
-/* ---- shared by the kinds ---- */
-
-struct eval_progress {
-    const struct eval_options *options;
-    const char *unit; /* "pairs" */
-    int64_t began_us, shown_us;
-    bool shown;
-};
-
-/* Tells how far it has come, at most once a second where it is no terminal, and at the end. */
-void eval_progress_begin(
-    struct eval_progress *progress, const struct eval_options *options, const char *unit);
-void eval_progress_show(struct eval_progress *progress, size_t done, size_t all);
 
 #endif

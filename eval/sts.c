@@ -9,35 +9,36 @@
 #include <math.h>
 #include <stdio.h>
 #include "api/json_out.h"
+#include "batch/ask.h"
+#include "batch/progress.h"
 #include "engine/base/assert.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
-#include "eval/ask.h"
 #include "eval/eval.h"
 #include "eval/pairs.h"
 
 enum {
+    SLOTS = 2,              /* while the engine computes one request, the next is made */
     BATCH_PAIRS = 128,      /* of one request: enough rows for several steps of the engine */
     BATCH_BYTES = 64 << 10, /* of their text, or one pair */
     BODY_BYTES = 8 * LIMIT_PAIRS_BYTES, /* a byte is six in JSON at most */
 };
 
-/* A request under way. */
+/* The pairs of a request. */
 struct batch {
-    size_t from, count; /* pairs; count 0 = none */
+    size_t from, count;
 };
 
 struct sts {
     const struct eval_options *options;
     struct pairs pairs;
     struct ask ask;
-    struct batch batches[ASK_SLOTS];
     double *scores, *cosines; /* [pairs] */
     size_t done;              /* pairs */
     int64_t tokens;
     int64_t truncated; /* sentences */
     int64_t took_us;
-    struct eval_progress progress;
+    struct progress progress;
 };
 
 /* ---- asking ---- */
@@ -80,28 +81,27 @@ static struct batch next_batch(const struct sts *sts, size_t from)
 }
 
 /* An error about "/inputs/N" of a request is one about a line of the file. */
-static enum err at_line(const struct batch *batch, enum err err, struct err_info *info)
+static enum err at_line(const struct ask_slot *slot, enum err err, struct err_info *info)
 {
     int input = 0;
     if (sscanf(info->where, "/inputs/%d", &input) == 1) {
         struct err_info about = *info;
-        return pairs_fail(info, err, batch->from + (size_t)input / 2, about.text);
+        return pairs_fail(info, err, slot->from + (size_t)input / 2, about.text);
     }
     return err;
 }
 
-static enum err send(struct sts *sts, int32_t slot, struct batch batch, struct err_info *info)
+static enum err send(struct sts *sts, struct batch batch, struct err_info *info)
 {
     struct buf body;
     buf_init(&body, MEM_REQUESTS, BODY_BYTES);
     enum err err = write_body(sts, &batch, &body, info);
     if (err == ERR_OK) {
-        err = at_line(&batch, ask_send(&sts->ask, slot, &endpoint_embed, &body, info), info);
+        struct ask_slot *slot = ask_send(&sts->ask, &endpoint_embed, body.bytes, body.count);
+        slot->from = batch.from;
+        slot->count = batch.count;
     }
     buf_free(&body);
-    if (err == ERR_OK) {
-        sts->batches[slot] = batch;
-    }
     return err;
 }
 
@@ -117,52 +117,49 @@ static double cosine(const struct item_result *a, const struct item_result *b)
     return product / (sqrt(a_squares) * sqrt(b_squares));
 }
 
-/* Takes what came of a slot's request, if there is one. */
-static enum err take(struct sts *sts, int32_t slot, struct err_info *info)
+/* Takes what came of the oldest request. */
+static enum err take(struct sts *sts, struct err_info *info)
 {
-    struct batch *batch = &sts->batches[slot];
-    const struct job *job = NULL;
-    if (batch->count == 0) {
-        return ERR_OK;
-    }
-    enum err err = at_line(batch, ask_wait(&sts->ask, slot, &job, info), info);
-    ASSERT(err != ERR_OK || (size_t)job->plan.item_count == 2 * batch->count);
-    for (size_t i = 0; err == ERR_OK && i < batch->count; i++) {
-        double value = cosine(&job->results[2 * i], &job->results[2 * i + 1]);
+    const struct ask_slot *slot = ask_wait(&sts->ask);
+    enum err err = at_line(slot, ask_items(slot, info), info);
+    ASSERT(err != ERR_OK || (size_t)slot->job->plan.item_count == 2 * slot->count);
+    for (size_t i = 0; err == ERR_OK && i < slot->count; i++) {
+        const struct item_result *results = &slot->job->results[2 * i];
+        double value = cosine(&results[0], &results[1]);
         if (!isfinite(value)) {
-            err = pairs_fail(info, ERR_NON_FINITE, batch->from + i, "a vector is zero");
+            err = pairs_fail(info, ERR_NON_FINITE, slot->from + i, "a vector is zero");
             break;
         }
-        sts->cosines[batch->from + i] = value;
-        sts->tokens += job->results[2 * i].prompt_tokens + job->results[2 * i + 1].prompt_tokens;
+        sts->cosines[slot->from + i] = value;
+        sts->tokens += results[0].prompt_tokens + results[1].prompt_tokens;
     }
     if (err != ERR_OK) {
         return err;
     }
-    sts->truncated += sts->ask.slots[slot].call.truncated_count;
-    sts->done += batch->count;
-    batch->count = 0;
-    ask_release(&sts->ask, slot);
-    eval_progress_show(&sts->progress, sts->done, sts->pairs.count);
+    sts->truncated += slot->call.truncated_count;
+    sts->done += slot->count;
+    ask_release(&sts->ask);
+    progress_show(&sts->progress, sts->done, sts->pairs.count, 0, sts->done == sts->pairs.count);
     return ERR_OK;
 }
 
 static enum err ask_all(struct sts *sts, struct err_info *info)
 {
     int64_t began_us = clock_now_us(NULL);
-    int32_t slot = 0;
     enum err err = ERR_OK;
-    eval_progress_begin(&sts->progress, sts->options, "pairs");
-    for (size_t from = 0; err == ERR_OK && from < sts->pairs.count; slot = (slot + 1) % ASK_SLOTS) {
+    progress_begin(&sts->progress, sts->options->progress, sts->options->terminal, "pairs");
+    for (size_t from = 0; err == ERR_OK && from < sts->pairs.count;) {
         struct batch batch = next_batch(sts, from);
         from += batch.count;
-        err = take(sts, slot, info);
+        if (!ask_room(&sts->ask)) {
+            err = take(sts, info);
+        }
         if (err == ERR_OK) {
-            err = send(sts, slot, batch, info);
+            err = send(sts, batch, info);
         }
     }
-    for (int32_t i = 0; err == ERR_OK && i < ASK_SLOTS; i++, slot = (slot + 1) % ASK_SLOTS) {
-        err = take(sts, slot, info);
+    while (err == ERR_OK && sts->ask.count > 0) {
+        err = take(sts, info);
     }
     sts->took_us = clock_now_us(NULL) - began_us;
     return err;
@@ -321,7 +318,7 @@ enum err eval_sts(const struct eval_options *options, struct buf *out, struct er
     struct sts sts = {.options = options};
     enum err err = read_data(&sts, info);
     if (err == ERR_OK) {
-        err = ask_open(&options->engine, &sts.ask, info);
+        err = ask_open(&options->engine, SLOTS, &sts.ask, info);
     }
     if (err == ERR_OK) {
         err = measure(&sts, out, info);

@@ -10,7 +10,7 @@ import shlex
 import sys
 from pathlib import Path
 
-OURS = ("engine", "api", "eval", "server")
+OURS = ("engine", "api", "batch", "eval", "server")
 WANTED = "-ffp-contract=off"
 
 

@@ -35,10 +35,11 @@ EDGES = {
                       "engine/engine.h", "engine/plan_check.h") + MODEL,
     "engine/": ("engine/",),
     "api/": ("api/", "schemas/") + DOOR,
-    "eval/": ("eval/", "api/", "schemas/") + DOOR,
+    "batch/": ("batch/", "api/", "schemas/") + DOOR,
+    "eval/": ("eval/", "batch/", "api/", "schemas/") + DOOR,
     "server/": ("server/", "api/", "schemas/") + DOOR,
-    # The command line: serving or measuring.
-    "server/main.c": ("server/", "eval/eval.h", "api/", "schemas/") + DOOR,
+    # The command line: serving, measuring or working through a file.
+    "server/main.c": ("server/", "eval/eval.h", "batch/batch.h", "api/", "schemas/") + DOOR,
     "tests/": ("",),
     "schemas/": ("schemas/", "api/") + DOOR,
 }

@@ -17,7 +17,7 @@ FLAGS_OF = {"x86_64": (AVX2, AVX512), "aarch64": ([],)}
 # Left to a build for that CPU.
 CPU_OF = {"engine/kernels/lanes/lanes_x86.h": "x86_64", "engine/kernels/x86/int8_quads.h": "x86_64",
           "engine/kernels/lanes/lanes_neon.h": "aarch64"}
-LAYERS = ("engine", "api", "eval", "server", "schemas", "tests")
+LAYERS = ("engine", "api", "batch", "eval", "server", "schemas", "tests")
 
 
 def compile_alone(compiler, root, flags, headers):

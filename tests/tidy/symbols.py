@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 SKIPPED = 77
+LAYERS = ("engine", "api", "batch", "eval", "server")
 
 # Once per process by nature: the heap's counters and the one stderr.
 ALLOWED_STATE = {
@@ -77,7 +78,7 @@ def check_state(source, name, section):
 
 
 def findings(root, build):
-    sources = [path.relative_to(root).as_posix() for layer in ("engine", "api", "eval", "server")
+    sources = [path.relative_to(root).as_posix() for layer in LAYERS
                for path in (root / layer).rglob("*.c")]
     seen = set()
     for archive in archives(build):

@@ -7,7 +7,8 @@ read from disk, not from git, so that a file is checked before it is committed.
 import re
 from pathlib import Path
 
-SOURCE_ROOTS = ("engine", "api", "eval", "server", "schemas", "tests", "deploy", "docs", ".ci")
+SOURCE_ROOTS = ("engine", "api", "batch", "eval", "server", "schemas", "tests", "deploy", "docs",
+                ".ci")
 TEXT_ENDINGS = (".c", ".h", ".py", ".sh", ".md", ".build", ".txt", ".json", ".yml", ".conf", ".js",
                 ".inc", ".options", ".service", "")
 C_ENDINGS = (".c", ".h")
