@@ -1,7 +1,7 @@
 /*
  * One table, four readers: defaults, environment, flags and --help all walk settings[]. A new
- * setting is one line here and one field in struct config. It says which command takes it: serving,
- * `magnetd eval`, or both, which is every setting of the engine.
+ * setting is one line here and one field in struct config. It says which command takes it:
+ * serving, `magnetd eval`, lines of a file, or all, which is every setting of the engine.
  *
  * The surprising part: `0` as the default of a size means "the engine decides" (engine_config says
  * how), and --help shows it as "auto".
@@ -25,7 +25,12 @@ enum setting_type {
     SETTING_WORD
 };
 
-enum { SERVE = 1 << COMMAND_SERVE, EVAL = 1 << COMMAND_EVAL, BOTH = SERVE | EVAL };
+enum {
+    SERVE = 1 << COMMAND_SERVE,
+    EVAL = 1 << COMMAND_EVAL,
+    BATCH = 1 << COMMAND_BATCH,
+    ALL = SERVE | EVAL | BATCH
+};
 
 struct setting {
     unsigned commands;
@@ -67,10 +72,10 @@ struct setting {
     }
 
 static const struct setting settings[] = {
-    TEXT(BOTH, "model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
-    TEXT(BOTH, "profile", profile, "", "FILE",
+    TEXT(ALL, "model", model, "", "PATH", "GGUF file, or folder of safetensors, to serve"),
+    TEXT(ALL, "profile", profile, "", "FILE",
         "what the checkpoint wants (NAME.profile.json beside it)"),
-    LIST(BOTH, "adapter", adapters, "PATH",
+    LIST(ALL, "adapter", adapters, "PATH",
         "LoRA to lay on it: PEFT folder or GGUF file; again for more, in order"),
     TEXT(SERVE, "served-model-name", served_model_name, "", "NAME",
         "its name in replies (from the file)"),
@@ -79,26 +84,26 @@ static const struct setting settings[] = {
     NUMBER(SERVE, "port", port, 8080, 0, 65535, "port to listen on; 0 = any free one"),
     SWITCH(SERVE, "allow-remote", allow_remote,
         "permit a --host that is not loopback: there are no keys"),
-    NUMBER(BOTH, "threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
-    WORD(BOTH, "kernels", kernels, "auto|ref|avx2|avxvnni|avx512|avx512vnni|blas",
+    NUMBER(ALL, "threads", threads, 0, 0, LIMIT_THREADS, "compute threads (CPUs available)"),
+    WORD(ALL, "kernels", kernels, "auto|ref|avx2|avxvnni|avx512|avx512vnni|blas",
         "instruction set (best here)"),
-    WORD(BOTH, "kv-type", kv_type, "f16|f32", "type of cached keys and values"),
-    WORD(BOTH, "activations", activations, "f32|int8",
+    WORD(ALL, "kv-type", kv_type, "f16|f32", "type of cached keys and values"),
+    WORD(ALL, "activations", activations, "f32|int8",
         "what block-format weights are multiplied with; float ones: f32"),
-    NUMBER(BOTH, "context", context, 0, 0, LIMIT_CONTEXT,
+    NUMBER(ALL, "context", context, 0, 0, LIMIT_CONTEXT,
         "tokens of one sequence (the model's, <= 8192)"),
     NUMBER(
-        BOTH, "cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
+        ALL, "cache-mib", cache_mib, 0, 0, 1 << 24, "MiB of cached keys and values (4 contexts)"),
     NUMBER(SERVE, "cache-reuse", cache_reuse, 100, 0, 100,
         "per cent of them that may stay for later requests; 0 = none"),
     NUMBER(SERVE, "reserve-tokens", reserve_tokens, 64, 1, LIMIT_CONTEXT,
         "tokens to generate that a start needs room for"),
-    NUMBER(BOTH, "sequences", sequences, 64, 1, 4096, "sequences running at once"),
+    NUMBER(ALL, "sequences", sequences, 64, 1, 4096, "sequences running at once"),
     NUMBER(SERVE, "jobs", jobs, 512, 1, 65536, "requests accepted at once, queued ones included"),
     NUMBER(SERVE, "jobs-bulk", jobs_bulk, 0, 0, 65536,
         "bulk requests that wait at once (half of --jobs)"),
-    NUMBER(BOTH, "step-rows", step_rows, 512, 16, 65536, "rows of one forward pass at most"),
-    NUMBER(BOTH, "step-ms", step_ms, LIMIT_STEP_MS, 1, 60000,
+    NUMBER(ALL, "step-rows", step_rows, 512, 16, 65536, "rows of one forward pass at most"),
+    NUMBER(ALL, "step-ms", step_ms, LIMIT_STEP_MS, 1, 60000,
         "time of a step while nothing is decoded"),
     NUMBER(SERVE, "queue-ms", queue_ms, LIMIT_QUEUE_MS, 1, 3600000,
         "a request that waits longer is 504"),
@@ -125,12 +130,18 @@ static const struct setting settings[] = {
     WORD(SERVE, "log-level", log_level, "info|debug|warn|error", "least severe line to log"),
     TEXT(EVAL, "data", data, "", "FILE", "what is measured with: docs/quality.md"),
     TEXT(EVAL, "prompt-name", prompt_name, "", "NAME", "a prompt of the profile, as in /embed"),
-    SWITCH(EVAL, "progress", progress, "say how far it is, even where no terminal reads it"),
+    TEXT(BATCH, "input", input, "", "FILE", "lines to answer (standard input)"),
+    TEXT(BATCH, "output", output, "", "FILE",
+        "where to (standard output); embed: an array if it ends in .npy"),
+    TEXT(BATCH, "body", body, "", "JSON", "fields that go with every text: '{\"dimensions\":256}'"),
+    SWITCH(BATCH, "jsonl", jsonl, "each line is a body of the route, not a text"),
+    SWITCH(
+        EVAL | BATCH, "progress", progress, "say how far it is, even where no terminal reads it"),
     SWITCH(SERVE, "print-plan", print_plan, "print the memory plan of --model and leave"),
     TEXT(
         SERVE, "check-model", check_model, "", "PATH", "check a model, print what it is and leave"),
     SWITCH(SERVE, "version", version, "print the version and leave"),
-    SWITCH(BOTH, "help", help, "print this and leave"),
+    SWITCH(ALL, "help", help, "print this and leave"),
 };
 
 static void *field_of(struct config *config, const struct setting *setting)
@@ -277,10 +288,11 @@ static void set_default(struct config *config, const struct setting *setting)
     }
 }
 
-/* What says what to do is said where it is done, and so is what one evaluation is about. */
+/* What says what to do is said where it is done, and so is what a command that ends is about. */
 static bool has_variable(const struct setting *setting, unsigned command)
 {
-    return (setting->commands & command) != 0 && setting->commands != EVAL && !is_command(setting);
+    return (setting->commands & command) != 0 && (setting->commands & SERVE) != 0 &&
+           !is_command(setting);
 }
 
 static enum err read_environment(struct config *config, struct err_info *info)
@@ -362,6 +374,9 @@ static enum err check(const struct config *config, struct err_info *info)
     if (config->model[0] == '\0') {
         return err_set(info, ERR_CONFIG, "model", "--model FILE is required");
     }
+    if (config->command == COMMAND_BATCH) {
+        return ERR_OK;
+    }
     if (eval) {
         return config->data[0] != '\0'
                    ? ERR_OK
@@ -375,9 +390,17 @@ static enum err check(const struct config *config, struct err_info *info)
     return ERR_OK;
 }
 
-/* "eval" and its kind, where they stand; the first argument behind them. */
+/* The command, and the kind of an evaluation, where they stand; the first argument behind them. */
 static int read_command(int argc, char *const *argv, struct config *config)
 {
+    static const char *const endpoints[] = {"embed", "infill", "generate", "classify"};
+    for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(endpoints); i++) {
+        if (strcmp(argv[1], endpoints[i]) == 0) {
+            config->command = COMMAND_BATCH;
+            memcpy(config->endpoint, endpoints[i], strlen(endpoints[i]) + 1);
+            return 2;
+        }
+    }
     if (argc < 2 || strcmp(argv[1], "eval") != 0) {
         return 1;
     }
@@ -445,5 +468,5 @@ void config_help(FILE *file, enum command command)
     }
     fprintf(file,
         "\nEach flag%s has an environment variable: --kv-type is MAGNETD_KV_TYPE. Flags win.\n",
-        command == COMMAND_EVAL ? " of the engine" : "");
+        command != COMMAND_SERVE ? " of the engine" : "");
 }

@@ -12,10 +12,10 @@
 #include "engine/base/err.h"
 #include "engine/engine_limits.h"
 
-enum { CONFIG_TEXT_BYTES = 1024 };
+enum { CONFIG_TEXT_BYTES = 1024, CONFIG_BODY_BYTES = 16 << 10 };
 
-/* `magnetd`, and `magnetd eval KIND`. */
-enum command { COMMAND_SERVE, COMMAND_EVAL };
+/* `magnetd`, `magnetd eval KIND`, and `magnetd embed` and so on: an endpoint over lines. */
+enum command { COMMAND_SERVE, COMMAND_EVAL, COMMAND_BATCH };
 
 /* A flag that may be given several times. */
 struct config_list {
@@ -26,9 +26,13 @@ struct config_list {
 struct config {
     enum command command;
     char eval[16];                /* the kind; "" = none was named */
-    char data[CONFIG_TEXT_BYTES]; /* of an evaluation, like the next two */
+    char data[CONFIG_TEXT_BYTES]; /* of an evaluation, like the next */
     char prompt_name[64];
-    bool progress;
+    bool progress;     /* of both */
+    char endpoint[16]; /* of lines, like the next four */
+    char input[CONFIG_TEXT_BYTES], output[CONFIG_TEXT_BYTES];
+    char body[CONFIG_BODY_BYTES];
+    bool jsonl;
     char model[CONFIG_TEXT_BYTES];
     char profile[CONFIG_TEXT_BYTES];
     struct config_list adapters;

@@ -12,6 +12,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include "api/json_in.h"
+#include "batch/batch.h"
 #include "engine/base/log.h"
 #include "engine/engine.h"
 #include "eval/eval.h"
@@ -255,9 +256,33 @@ static int run_eval(const struct config *config)
     return err == ERR_OK ? EXIT_SUCCESS : complain(&info);
 }
 
+/* ---- lines of a file ---- */
+
+static int run_batch(const struct config *config)
+{
+    struct err_info info = {.offset = -1};
+    /* Both on one terminal would be written over each other. */
+    const bool terminal =
+        isatty(STDERR_FILENO) == 1 && (config->output[0] != '\0' || isatty(STDOUT_FILENO) != 1);
+    const struct batch_options options = {.engine = engine_config_of(config),
+        .endpoint = config->endpoint,
+        .input = config->input,
+        .output = config->output,
+        .body = config->body,
+        .jsonl = config->jsonl,
+        .progress = terminal || config->progress ? stderr : NULL,
+        .terminal = terminal,
+        .messages = stderr};
+    return batch_run(&options, &info) == ERR_OK ? EXIT_SUCCESS : complain(&info);
+}
+
 static int help(const struct config *config)
 {
-    if (config->command == COMMAND_EVAL) {
+    if (config->command == COMMAND_BATCH) {
+        printf("magnetd %s --model PATH [...]: a line of text in, a line of JSON out, as /%s "
+               "answers it\n\n",
+            config->endpoint, config->endpoint);
+    } else if (config->command == COMMAND_EVAL) {
         printf(
             "magnetd eval KIND --data FILE --model PATH [...]: measure a model; JSON on standard "
             "output\n\n");
@@ -265,6 +290,8 @@ static int help(const struct config *config)
         printf("\n");
     } else {
         printf("magnetd %s: embed, infill, generate and classify from one set of weights\n"
+               "magnetd embed|infill|generate|classify [...] answers the lines of a file without a "
+               "server: magnetd embed --help\n"
                "magnetd eval KIND [...] measures a model: magnetd eval --help\n\n",
             MAGNETD_VERSION);
     }
@@ -285,6 +312,9 @@ int main(int argc, char **argv)
     }
     if (config.command == COMMAND_EVAL) {
         return eval_check(config.eval, &info) == ERR_OK ? run_eval(&config) : complain(&info);
+    }
+    if (config.command == COMMAND_BATCH) {
+        return run_batch(&config);
     }
     if (config.version) {
         printf("magnetd %s\n", MAGNETD_VERSION);
