@@ -297,6 +297,7 @@ static enum err run_for(struct run *run, const struct node *node)
         err = run_no_memory(run);
     }
     bool ends = false;
+    bool whole = false; /* Jinja's else is for loops no round of which comes to its end */
     for (size_t i = 0; err == ERR_OK && !ends && i < list->count; i++) {
         struct frame frame = open_frame(run);
         struct value shown = {.kind = VALUE_LOOP, .loop = loop};
@@ -312,10 +313,11 @@ static enum err run_for(struct run *run, const struct node *node)
             err = run_body(run, parts->b);
         }
         close_frame(run, &frame);
+        whole = whole || run->jump == JUMP_NONE;
         ends = run->jump == JUMP_BREAK;
         run->jump = JUMP_NONE;
     }
-    if (err == ERR_OK && list->count == 0 && parts->c != NODE_NONE) {
+    if (err == ERR_OK && !whole && parts->c != NODE_NONE) {
         struct frame frame = open_frame(run);
         err = run_body(run, parts->c);
         close_frame(run, &frame);

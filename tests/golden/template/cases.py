@@ -139,6 +139,9 @@ SHORT = short(
     '{% for i in range(3) %}{{ i }}{% endfor %}{% for i in range(5, 1, -2) %}{{ i }}{% endfor %}',
     '{% for i in l %}{% if i == 1 %}{% break %}{% endif %}{{ i }}{% endfor %}',
     '{% for i in l %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% endfor %}',
+    '{% for i in l %}{{ i }}{% break %}{% else %}E{% endfor %}{% for i in l %}{{ i }}{% continue %}'
+    '{% else %}E{% endfor %}{% for i in l %}{% if i == 2 %}{% break %}{% endif %}{% else %}E{% '
+    'endfor %}',
     "{% for i in [1, 2] %}{% for j in 'ab' %}{{ i }}{{ j }}{{ loop.depth0 }}{% endfor %}{{ "
     'loop.index }}{% endfor %}',
     '{% set x = 1 %}{% for i in l %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}',
