@@ -91,17 +91,16 @@ enum err infill_ignored_by(struct call *call, enum infill_mode mode, struct err_
     const struct infill_request *request = call->request;
     bool llama = is_llama(request);
     bool fim = mode == INFILL_FIM;
-    bool rerank = mode == INFILL_RERANK;
     const struct no_effect fields[] = {
         {!fim && request->has_fim_order, "fim_order"},
         {!fim && llama && request->has_prompt_position, "prompt_position"},
         {mode != INFILL_HYBRID && !llama && request->has_reserve, "reserve"},
-        {!rerank && request->has_candidates, "candidates"},
+        {mode != INFILL_RERANK && request->has_candidates, "candidates"},
     };
-    if (!rerank && request->has_heal && request->heal) {
+    if (fim && request->has_heal && request->heal) {
         return call_fail(info, ERR_UNSUPPORTED_FIELD, NULL, "/heal",
-            "is known to mode rerank alone, and this request is served in mode %s",
-            call_mode_word(mode));
+            "mode fim, in which this request is served, moves no space: its models were trained "
+            "on texts that are cut anywhere");
     }
     return name_fields(call, fields, ARRAY_COUNT(fields), info);
 }
@@ -215,6 +214,28 @@ enum err infill_sampling(
     }
     if (err == ERR_OK && request->has_logit_bias) {
         err = read_biases(call, out_sampling, info);
+    }
+    return err;
+}
+
+enum err infill_heal(
+    struct call *call, struct bound_text *before, struct call_ids *out_space, struct err_info *info)
+{
+    const struct infill_request *request = call->request;
+    const struct bound_text space = call_text(" ");
+    struct call_ids ids;
+    size_t bytes = 0;
+    *out_space = (struct call_ids){0};
+    if (!request->heal || before->count < 2 || before->bytes[before->count - 1] != ' ') {
+        return ERR_OK;
+    }
+    enum err err = call_tokenize(call, &space, TOKENIZE_CONTINUES, "", &ids, info);
+    if (err == ERR_OK && ids.count == 1) {
+        const char *piece = tokenizer_piece(call->tokenizer, ids.ids[0], false, &bytes);
+        if (bytes == 1 && piece[0] == ' ') {
+            *out_space = ids;
+            before->count--;
+        }
     }
     return err;
 }

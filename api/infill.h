@@ -33,6 +33,11 @@ MUST_USE enum err infill_ignored_by(
 /* The request's sampling fields. Without a temperature fills are greedy, but in mode fim. */
 MUST_USE enum err infill_sampling(
     struct call *call, enum infill_mode mode, struct sampling *out_sampling, struct err_info *info);
+/* Takes off the space that ends the text before a gap, if the request wants that, it is not all
+ * there is and the vocabulary has a token that is a space. Gives that token; none = nothing was
+ * taken off. */
+MUST_USE enum err infill_heal(struct call *call, struct bound_text *before,
+    struct call_ids *out_space, struct err_info *info);
 /* A DECODE step with everything off. */
 struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_max);
 /* Tokens of a finished gap that are text: the end token is not. */

@@ -159,6 +159,7 @@ enum err infill_gaps_step(
     const struct infill_request *request = call->request;
     step->tokens_min = gap->until_length ? 0 : gap->tokens_min;
     step->ban_end = gap->until_length || request->ignore_eos;
+    step->spaced = gap->spaced;
     return gap->until_length ? ERR_OK : call_stops(call, gap->has_stop, &gap->stop, step, info);
 }
 
@@ -186,6 +187,22 @@ static enum err fit_budgets(
 
 /* ---- hybrid -------------------------------------------------------------------------------- */
 
+/* Text `i` without the space that is moved into the gap behind it, as tokens. */
+static enum err text_ids(struct call *call, const struct gaps_notes *notes, int32_t i,
+    struct call_ids *out_ids, struct err_info *info)
+{
+    struct bound_text text = notes->texts[i];
+    struct call_ids space;
+    enum err err = ERR_OK;
+    if (i < notes->gap_count) {
+        err = infill_heal(call, &text, &space, info);
+        notes->gaps[i].spaced = err == ERR_OK && space.count > 0;
+    }
+    return err != ERR_OK ? err
+                         : call_tokenize(call, &text, i > 0 ? TOKENIZE_CONTINUES : 0,
+                               infill_gaps_where(call), out_ids, info);
+}
+
 /* The context's tokens, text by text, BOS first; counts[i] = tokens up to the end of text i. */
 static enum err context_ids(struct call *call, const struct gaps_notes *notes,
     struct call_ids *out_ids, int32_t *counts, struct err_info *info)
@@ -195,8 +212,7 @@ static enum err context_ids(struct call *call, const struct gaps_notes *notes,
     int32_t piece_count = notes->gap_count + 1;
     enum err err = call_array(call, (size_t)piece_count, sizeof(*pieces), &pieces, info);
     for (int32_t i = 0; err == ERR_OK && i < piece_count; i++) {
-        err = call_tokenize(call, &notes->texts[i], i > 0 ? TOKENIZE_CONTINUES : 0,
-            infill_gaps_where(call), &pieces[i], info);
+        err = text_ids(call, notes, i, &pieces[i], info);
         ids.count += err == ERR_OK ? pieces[i].count : 0;
         counts[i] = ids.count;
     }

@@ -25,13 +25,13 @@ static enum err gap_pieces(struct call *call, const struct gaps_notes *notes, in
     const char *where = infill_gaps_where(call);
     enum err err = notes->chain ? ERR_OK : infill_gaps_before(call, notes, k, &before, info);
     if (err == ERR_OK && !empty) {
-        err = rerank_heal(call, &before, &pieces.space, info);
+        err = infill_heal(call, &before, &pieces.space, info);
     }
     if (err == ERR_OK) {
         err = call_tokenize(call, &before, flags, where, &pieces.prefix, info);
     }
     if (err == ERR_OK && k + 1 < notes->gap_count) { /* the space before the next gap is its own */
-        err = rerank_heal(call, &after, &unused, info);
+        err = infill_heal(call, &after, &unused, info);
     }
     if (err == ERR_OK && !empty) {
         err = call_tokenize(call, &after, TOKENIZE_CONTINUES, where, &pieces.suffix, info);

@@ -110,6 +110,7 @@ static enum err hybrid_item(struct call *call, const struct infill_llama_notes *
         return err;
     }
     *step = infill_step(left - 1, left, fit_budget(call, notes, notes->prompt.count));
+    step->spaced = notes->space.count > 0;
     for (int32_t i = 0; i < notes->prompt.count; i++) {
         positions[i] = i < left ? i : i + step->tokens_max;
     }
@@ -180,6 +181,7 @@ static enum err plan_rerank(struct call *call, struct infill_llama_notes *notes,
     int32_t bos_id = tokenizer_special(call->tokenizer, TOKEN_BOS);
     const struct call_ids bos = {&bos_id, tokenizer_adds_bos(call->tokenizer) ? 1 : 0};
     gap->n_indent = request->n_indent;
+    gap->space = notes->space;
     if (request->n_predict != 0) {
         gap->right = (struct call_ids){ids->suffix.ids, MIN(ids->suffix.count, RERANK_RIGHT)};
     }
@@ -244,8 +246,8 @@ static enum err plan_mode(
     struct fim_texts texts;
     struct fim_ids ids = {0};
     enum err err = read_texts(call, notes, &texts, info);
-    if (err == ERR_OK && notes->mode == INFILL_RERANK && budget_of(call, notes) > 0) {
-        err = rerank_heal(call, &texts.prefix, &notes->rerank.space, info);
+    if (err == ERR_OK && notes->mode != INFILL_FIM && budget_of(call, notes) > 0) {
+        err = infill_heal(call, &texts.prefix, &notes->space, info);
     }
     if (err == ERR_OK) {
         err = fim_window(call, &texts, fim_room(call, budget_of(call, notes)), &ids, info);

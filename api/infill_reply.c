@@ -27,6 +27,13 @@ typedef enum err member_fn(const struct view *view, struct json_out *out);
 
 /* ---- the text ------------------------------------------------------------------------------ */
 
+bool infill_reply_spaced(const struct infill_llama_notes *notes)
+{
+    const struct call_ids *space =
+        notes->mode == INFILL_RERANK ? &notes->rerank.space : &notes->space;
+    return space->count > 0;
+}
+
 size_t infill_reply_visible(
     const char *text, size_t bytes, int32_t n_indent, bool ended, bool *out_cut)
 {

@@ -11,23 +11,6 @@
 
 /* ---- what stands around the gap ------------------------------------------------------------ */
 
-static bool heals(const struct call *call)
-{
-    return ((const struct infill_request *)call->request)->heal;
-}
-
-enum err rerank_heal(
-    struct call *call, struct bound_text *before, struct call_ids *out_space, struct err_info *info)
-{
-    const struct bound_text space = call_text(" ");
-    *out_space = (struct call_ids){0};
-    if (!heals(call) || before->count < 2 || before->bytes[before->count - 1] != ' ') {
-        return ERR_OK;
-    }
-    before->count--;
-    return call_tokenize(call, &space, TOKENIZE_CONTINUES, "", out_space, info);
-}
-
 struct call_ids rerank_filled(const struct rerank_gap *gap, int32_t index)
 {
     const struct infill_fill *fill = &gap->fills[index];

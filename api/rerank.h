@@ -46,10 +46,6 @@ struct rerank_gap {
     int32_t fill_count;
 };
 
-/* Takes off the space that ends the text before a gap, if it is not all there is, and gives its
- * tokens; none = nothing was taken off. */
-MUST_USE enum err rerank_heal(struct call *call, struct bound_text *before,
-    struct call_ids *out_space, struct err_info *info);
 /* The tokens of left and fill `index`, which lie behind each other. */
 struct call_ids rerank_filled(const struct rerank_gap *gap, int32_t index);
 /* Slots an item of the gap takes besides the fill. */

@@ -187,7 +187,10 @@ struct v1_walk v1_walk_start(
     detokenizer_init(
         &walk.detokenizer, call->tokenizer, of_prompt && before->control_shown, !of_prompt);
     if (!of_prompt) {
-        walk.characters = (int64_t)utf8_length(before->text.bytes, (size_t)before->text.count);
+        int64_t moved = text->infill != NULL && infill_reply_spaced(text->infill) ? 1 : 0;
+        walk.bytes = -moved; /* the space that begins the answer is of the prompt's text */
+        walk.characters =
+            (int64_t)utf8_length(before->text.bytes, (size_t)before->text.count) - moved;
     }
     return walk;
 }

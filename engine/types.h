@@ -165,6 +165,9 @@ struct plan_step {
      * not even the token's own log-probability, which lets a FORCE skip the head. */
     int32_t top_logprobs;
     bool special_text; /* control tokens are spelled out in the text */
+    /* DECODE: what is sampled begins with one space, which is no part of the step's text. The
+     * vocabulary must have a token that is a space. */
+    bool spaced;
     /* DECODE: a token whose log-probability is wanted wherever one is sampled: how likely it would
      * have come instead. NULL = none. */
     const int32_t *watch;

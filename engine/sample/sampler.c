@@ -244,15 +244,16 @@ static bool plain_greedy(const struct sample_request *request)
 {
     const struct sampling *sampling = request->sampling;
     return sampling->temperature == 0 && sampling->logit_bias_count == 0 &&
-           request->banned_count == 0 && !penalties_on(sampling);
+           request->banned_count == 0 && request->allows == NULL && !penalties_on(sampling);
 }
 
 /* True when any token may be drawn, by the softmax of the logits as they are. */
-static bool plain_draw(const struct sampling *sampling)
+static bool plain_draw(const struct sample_request *request)
 {
-    return sampling->temperature == 1 && sampling->logit_bias_count == 0 &&
-           !penalties_on(sampling) && sampling->top_k <= 0 && sampling->typical_p >= 1 &&
-           sampling->top_p >= 1 && sampling->min_p <= 0;
+    const struct sampling *sampling = request->sampling;
+    return request->allows == NULL && sampling->temperature == 1 &&
+           sampling->logit_bias_count == 0 && !penalties_on(sampling) && sampling->top_k <= 0 &&
+           sampling->typical_p >= 1 && sampling->top_p >= 1 && sampling->min_p <= 0;
 }
 
 /* ---- gathering ---- */
@@ -307,7 +308,7 @@ static void gather(struct sample_scratch *scratch, const struct sample_request *
     int32_t k = best_wanted(request->sampling);
     int64_t needed = k + changed_count(request);
     mark_banned(scratch, request, 1);
-    if (k > 0 && needed <= blocks) {
+    if (k > 0 && needed <= blocks && request->allows == NULL) {
         shortlist_scan(logits, vocab, scratch->block_best);
         float threshold =
             shortlist_threshold(scratch->block_best, blocks, (int32_t)needed, candidates->heap);
@@ -317,7 +318,9 @@ static void gather(struct sample_scratch *scratch, const struct sample_request *
     } else {
         candidates->count = 0;
         for (int32_t id = 0; id < vocab; id++) {
-            candidates_add(candidates, logits, id, scratch->banned);
+            if (request->allows == NULL || request->allows(request->allows_context, id)) {
+                candidates_add(candidates, logits, id, scratch->banned);
+            }
         }
     }
     mark_banned(scratch, request, 0);
@@ -340,7 +343,7 @@ enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kern
         return ERR_OK;
     }
     double u = rng_uniform(sampling->seed, sampling->sample_index, request->token_index);
-    if (plain_draw(sampling)) {
+    if (plain_draw(request)) {
         mark_banned(scratch, request, 1);
         bool drawn =
             draw_token(kernels, logits, vocab, scratch->banned, u, scratch->masses, out_token);

@@ -41,6 +41,9 @@ struct sample_request {
     const struct sampling *sampling;
     const int32_t *banned; /* tokens that cannot be sampled now (ends before tokens_min, ...) */
     int32_t banned_count;
+    /* Which tokens can be sampled now at all; NULL = all. Asked of each token of the vocabulary. */
+    bool (*allows)(const void *context, int32_t token);
+    const void *allows_context;
     const int32_t *history; /* tokens before this one, oldest first: prompt and generated; the
                                caller passes all, the sampler looks back penalty_last_n */
     int32_t history_count;

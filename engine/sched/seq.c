@@ -220,6 +220,37 @@ static int32_t banned_tokens(
     return count;
 }
 
+/* The first character is a space and the second, if there is one, is none. */
+static bool begins_spaced(const void *tokenizer, int32_t token)
+{
+    size_t bytes;
+    const char *piece = tokenizer_piece(tokenizer, token, false, &bytes);
+    return bytes > 0 && piece[0] == ' ' && (bytes == 1 || piece[1] != ' ');
+}
+
+static bool begins_unspaced(const void *tokenizer, int32_t token)
+{
+    size_t bytes;
+    const char *piece = tokenizer_piece(tokenizer, token, false, &bytes);
+    return bytes == 0 || piece[0] != ' ';
+}
+
+/* A spaced step begins with one space and no more, be it a token of its own. */
+static void allow_spaced(
+    const struct seq *seq, const struct seq_tools *tools, struct sample_request *request)
+{
+    size_t bytes = 0;
+    if (!current_step(seq)->spaced || seq->step_tokens > 1) {
+        return;
+    }
+    if (seq->step_tokens == 1) {
+        int32_t first = seq->result->steps[seq->step].tokens[0];
+        (void)tokenizer_piece(tools->tokenizer, first, false, &bytes);
+    }
+    request->allows_context = tools->tokenizer;
+    request->allows = seq->step_tokens == 0 ? begins_spaced : bytes == 1 ? begins_unspaced : NULL;
+}
+
 /* Text of a sampled token through the detokenizer and the stop matcher into the step's text. A
  * NULL stop list before tokens_min keeps stop strings from ending the step too early. */
 static void release_text(struct seq *seq, int32_t token)
@@ -230,6 +261,10 @@ static void release_text(struct seq *seq, int32_t token)
     char *piece = text + seq->text_bytes + seq->stop.held_count;
     size_t bytes = detokenizer_push(
         &seq->detokenizer, token, piece, detokenizer_bound(seq->detokenizer.tokenizer));
+    if (step->spaced && seq->step_tokens == 1) {
+        ASSERT(bytes > 0 && piece[0] == ' ');
+        memmove(piece, piece + 1, --bytes);
+    }
     if (seq->step_tokens < step->tokens_min) {
         seq->text_bytes += (int32_t)bytes;
         return;
@@ -374,6 +409,7 @@ static void consume_decode(struct seq *seq, const struct seq_tools *tools,
         .token_index = (uint64_t)seq->result->generated_tokens,
     };
     int32_t token;
+    allow_spaced(seq, tools, &request);
     enum err err = sampler_pick(scratch, tools->kernels, &request, logits, tools->vocab, &token);
     if (err != ERR_OK) {
         seq_fail(seq, err, "no finite logit is left to sample from");

@@ -233,8 +233,6 @@ class Refusals(unittest.TestCase):
         ok(self.server, "/embed", {"inputs": "a", "cache_salt": "\u00e9" * 16})
         self.refuse("/infill", {**LLAMA, "lora": [{"id": 0}]}, 400, "/lora")
         ok(self.server, "/infill", {**LLAMA, "lora": []})
-        self.refuse("/infill", {**BODIES["/infill"], "heal": True, "mode": "hybrid"}, 400, "/heal")
-        ok(self.server, "/infill", {**BODIES["/infill"], "heal": False, "mode": "hybrid"})
 
     def test_counts(self):
         """Each limit on a list, and one past it."""

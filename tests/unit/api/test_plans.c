@@ -157,6 +157,46 @@ static void test_hybrid_positions(void **state)
     plan_rig_close(&rig);
 }
 
+/* A space before a gap is taken out of the context, and the gap's step begins with it. */
+static void test_hybrid_heal(void **state)
+{
+    static const struct {
+        const char *body, *prompt;
+        bool spaced[2];
+    } CASES[] = {
+        {"\"text\":\"a [gap] b [gap]c\",\"mode\":\"hybrid\"", "a bc", {true, true}},
+        {"\"text\":\"a  [gap]b [gap]\",\"mode\":\"hybrid\"", "a b", {true, true}},
+        {"\"text\":\" [gap]b[gap]\",\"mode\":\"hybrid\"", " b", {false, false}},
+        {"\"text\":\"a[gap] [gap]\",\"mode\":\"hybrid\"", "a ", {false, false}},
+        {"\"text\":\"a\\n[gap]b\\t[gap]\",\"mode\":\"hybrid\"", "a\nb\t", {false, false}},
+        {"\"text\":\"a [gap]b [gap]\",\"mode\":\"hybrid\",\"heal\":false", "a b ", {false, false}},
+    };
+    (void)state;
+    struct plan_rig rig;
+    plan_rig_open(&rig, false, false);
+    for (size_t i = 0; i < ARRAY_COUNT(CASES); i++) {
+        for (int independent = 0; independent < 2; independent++) {
+            char body[160];
+            (void)snprintf(body, sizeof(body), "{%s,\"max_tokens\":2%s}", CASES[i].body,
+                independent ? ",\"spans\":\"independent\"" : "");
+            plan_rig_prompt(&rig, &endpoint_infill, body, CASES[i].prompt);
+            for (int k = 0; k < 2; k++) {
+                const struct plan_item *item = &rig.call.plan.items[independent ? k : 0];
+                assert_int_equal(item->steps[independent ? 0 : k].spaced, CASES[i].spaced[k]);
+            }
+        }
+    }
+    plan_rig_prompt(&rig, &endpoint_infill,
+        "{\"input_prefix\":\"a \",\"input_suffix\":\"b\",\"mode\":\"hybrid\"}", "ab");
+    assert_true(rig.call.plan.items[0].steps[0].spaced);
+    plan_rig_refused(&rig, &endpoint_infill,
+        "{\"text\":\"a [gap]b\",\"heal\":true,\"mode\":\"fim\"}", ERR_UNSUPPORTED_FIELD, "/heal");
+    plan_rig_prompt(&rig, &endpoint_infill, /* editors' ids stay what they were */
+        "{\"input_prefix\":\"a \",\"input_suffix\":\"b\",\"mode\":\"fim\"}", "{P}a {S}b{M}");
+    assert_false(rig.call.plan.items[0].steps[0].spaced);
+    plan_rig_close(&rig);
+}
+
 static void test_hybrid_options(void **state)
 {
     (void)state;
@@ -596,6 +636,7 @@ int main(void)
         cmocka_unit_test(test_fim_gaps),
         cmocka_unit_test(test_fim_window),
         cmocka_unit_test(test_hybrid_positions),
+        cmocka_unit_test(test_hybrid_heal),
         cmocka_unit_test(test_hybrid_options),
         cmocka_unit_test(test_hybrid_budgets),
         cmocka_unit_test(test_logit_bias),

@@ -380,11 +380,6 @@ static void test_heal(void **state)
     ITEMS(&rig, " ");
     rerank_rig_plan(&rig, "{\"text\":\"a  [gap]b\",\"heal\":true,\"candidates\":1}");
     ITEMS(&rig, "a ");
-    plan_rig_refused(&rig.plan, &endpoint_infill,
-        "{\"text\":\"a [gap]b\",\"heal\":true,\"mode\":\"hybrid\"}", ERR_UNSUPPORTED_FIELD,
-        "/heal");
-    plan_rig_prompt(&rig.plan, &endpoint_infill,
-        "{\"text\":\"a [gap]b\",\"heal\":false,\"mode\":\"hybrid\"}", "a b");
     rerank_rig_close(&rig);
 }
 

@@ -121,6 +121,9 @@ void reference_probabilities(
     for (int32_t i = 0; i < s->logit_bias_count; i++) {
         left[s->logit_bias[i].token] += (double)s->logit_bias[i].bias;
     }
+    for (int32_t id = 0; request->allows != NULL && id < vocab; id++) {
+        left[id] = request->allows(request->allows_context, id) ? left[id] : -INFINITY;
+    }
     for (int32_t i = 0; i < request->banned_count; i++) {
         left[request->banned[i]] = -INFINITY;
     }

@@ -69,8 +69,15 @@ static void make_chain(struct dice *dice, struct sampling *sampling)
     sampling->sampler_count = 1 + roll_below(dice, SAMPLER_KIND_COUNT);
 }
 
+/* All but every divisor-th. */
+static bool is_allowed(const void *divisor, int32_t token)
+{
+    return token % *(const int32_t *)divisor != 0;
+}
+
 static void make_request(struct dice *dice, struct made_request *made)
 {
+    static const int32_t divisor = 3;
     memset(made, 0, sizeof(*made));
     made->vocab = roll(dice) < 0.3 ? 1 + roll_below(dice, 6) : 1 + roll_below(dice, VOCAB);
     double width = roll(dice) * 12;
@@ -112,14 +119,18 @@ static void make_request(struct dice *dice, struct made_request *made)
         .history = made->history,
         .history_count = history_count,
         .generated_count = roll_below(dice, history_count + 1),
-        .token_index = (uint64_t)roll_below(dice, 1000)};
+        .token_index = (uint64_t)roll_below(dice, 1000),
+        .allows = roll(dice) < 0.2 ? is_allowed : NULL,
+        .allows_context = &divisor};
 }
 
 static bool anything_left(const struct made_request *made)
 {
     double left = 0;
     for (int32_t id = 0; id < made->vocab; id++) {
-        bool out = isinf(made->logits[id]);
+        bool out =
+            isinf(made->logits[id]) || (made->request.allows != NULL &&
+                                           !made->request.allows(made->request.allows_context, id));
         for (int32_t i = 0; i < made->sampling.logit_bias_count; i++) {
             out |= made->bias[i].token == id && isinf(made->bias[i].bias);
         }
@@ -226,6 +237,7 @@ static void test_support_equals_reference(void **state)
         made.vocab = MIN(made.vocab, 6);
         made.request.history_count = made.request.generated_count = 0;
         made.request.banned_count = made.sampling.logit_bias_count = 0;
+        made.request.allows = made.vocab > 1 ? made.request.allows : NULL;
         made.sampling.temperature += 1;
         for (int32_t id = 0; id < made.vocab; id++) {
             made.logits[id] = (float)(2 * roll(&dice));
