@@ -26,7 +26,10 @@ enum { EXIT_UNFINISHED = 3 };  /* stopped while a step of the engine ran: docs/s
 
 static int complain(const struct err_info *info)
 {
-    fprintf(stderr, "magnetd: %s%s%s", info->where, info->where[0] != '\0' ? ": " : "", info->text);
+    fputs("magnetd: ", stderr);
+    plan_text_shown(stderr, info->where);
+    fputs(info->where[0] != '\0' ? ": " : "", stderr);
+    plan_text_shown(stderr, info->text);
     if (info->offset >= 0) {
         fprintf(stderr, " (byte %" PRId64 ")", info->offset);
     }

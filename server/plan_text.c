@@ -1,6 +1,8 @@
 /* Plain text, one fact a line, sizes in MiB. */
 #include "server/plan_text.h"
 
+#include <string.h>
+#include "engine/base/utf8.h"
 #include "engine/template/chat_template.h"
 #include "engine/text/tokenizer.h"
 
@@ -88,6 +90,18 @@ const char *plan_text_kind(enum kind kind)
     return words[kind];
 }
 
+void plan_text_shown(FILE *file, const char *text)
+{
+    const char *const end = text + strlen(text);
+    while (text < end) {
+        int32_t code = -1;
+        const int32_t count = utf8_decode(text, (size_t)(end - text), &code);
+        const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+        (void)fwrite(control ? "?" : text, 1, control ? 1 : (size_t)count, file);
+        text += count;
+    }
+}
+
 static void adapter_lines(FILE *file, const struct model_info *model)
 {
     const struct stack_table *table = &model->stack_table;
@@ -99,7 +113,8 @@ static void adapter_lines(FILE *file, const struct model_info *model)
         fprintf(file, "  adapters of %s%s:", plan_text_kind((enum kind)kind),
             table->causal[kind] == 0 ? ", where rows see each other" : "");
         for (int32_t i = 0; i < stack->count; i++) {
-            fprintf(file, "%s %s", i == 0 ? "" : ",", model->adapters[stack->adapters[i]]);
+            fputs(i == 0 ? " " : ", ", file);
+            plan_text_shown(file, model->adapters[stack->adapters[i]]);
         }
         fprintf(file, "\n");
     }
@@ -122,10 +137,12 @@ void plan_text_profile(FILE *file, const struct model_info *model)
             model->dense_widest > 0 ? ", dense head" : "", model->vector_norm ? ", normed" : "");
     }
     for (int32_t i = 0; i < model->prompt_count; i++) {
-        fprintf(file, "%s%s", i == 0 ? "  prompts " : ", ", model->prompts[i].name);
+        fputs(i == 0 ? "  prompts " : ", ", file);
+        plan_text_shown(file, model->prompts[i].name);
     }
     if (model->default_prompt[0] != '\0') {
-        fprintf(file, ", by default %s", model->default_prompt);
+        fputs(", by default ", file);
+        plan_text_shown(file, model->default_prompt);
     }
     fprintf(file, "%s", model->prompt_count > 0 ? "\n" : "");
     for (int32_t i = 0; model->can_infill && i < model->infill_mode_count; i++) {

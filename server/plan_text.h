@@ -12,6 +12,8 @@ void plan_text_chat(FILE *file, const struct chat_template *template);
 /* What the checkpoint is for, by its profile or without one. */
 void plan_text_profile(FILE *file, const struct model_info *model);
 void plan_text_memory(FILE *file, const struct memory_plan *plan);
+/* What a file or a profile calls something, with ? for what could steer a terminal. */
+void plan_text_shown(FILE *file, const char *text);
 
 /* As /info has them. */
 const char *plan_text_pooling(enum pooling pooling);

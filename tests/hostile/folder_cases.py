@@ -254,6 +254,8 @@ JSON = (
      text(CONFIG, "silu", "relu")),
     ("unknown value that changes results", "a key", f"{CONFIG}: residual_scale",
      text(CONFIG, "{", '{"residual_scale": 2,')),
+    ("unknown value that changes results", "a key that rewrites the line", f"{CONFIG}: a?b?[2K",
+     text(CONFIG, "{", r'{"a\nb\u001b[2K": 2,')),
 )
 
 
