@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/load/checkpoint.h"
 #include "engine/model/stack.h"
@@ -21,7 +21,7 @@
 #include "tests/unit/load/gguf_writer.h"
 #include "tests/unit/load/hub_files.h"
 
-enum { TEXT_BYTES = 4096, TIME_US = 100000, DATA_BYTES = 576 };
+enum { TEXT_BYTES = 4096, DATA_BYTES = 576 };
 
 #define MODULE "base_model.model.model.layers.0."
 #define Q MODULE "self_attn.q_proj."
@@ -82,16 +82,16 @@ static void expect(
     struct base *base, const char *path, const char *what, enum err err, const char *where)
 {
     struct err_info info = {0};
-    const int64_t from = clock_now_us(NULL);
+    const clock_t from = clock(); /* whatever else runs */
     const enum err got = lay(base, path, false, &info);
-    const int64_t took = clock_now_us(NULL) - from;
+    const double ms = 1e3 * (double)(clock() - from) / CLOCKS_PER_SEC;
     if (got != err || (err != ERR_OK && strcmp(info.where, where) != 0)) {
         fail_msg("%s: %s at %s (%s), expected %s at %s", what, err_word(got), info.where, info.text,
             err_word(err), where);
     }
     assert_null(strstr(info.where, base->files.folder));
     assert_null(strstr(info.text, base->files.folder));
-    assert_true(took <= TIME_US * test_scale());
+    assert_true(ms <= 100 * test_scale());
 }
 
 /* ---- folders ---- */
