@@ -210,6 +210,19 @@ static enum err get_scaling(
     return ERR_OK;
 }
 
+/* The key that says how many numbers of a head rotate. */
+static const char *rotary_source(
+    const struct model *model, const struct gguf *gguf, char key[KEY_BYTES])
+{
+    static const char *const names[] = {"rope.dimension_count", "attention.key_length"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        if (gguf_has(gguf, key_of(model, names[i], key))) {
+            return key;
+        }
+    }
+    return key_of(model, "attention.head_count", key); /* a head's share of the width */
+}
+
 enum err describe_rope(struct model *model, const struct gguf *gguf, enum rope_style style,
     double base_default, struct err_info *info)
 {
@@ -222,17 +235,9 @@ enum err describe_rope(struct model *model, const struct gguf *gguf, enum rope_s
         return err;
     }
     if (dims % 2 != 0) {
-        static const char *const sources[] = {"rope.dimension_count", "attention.key_length"};
         char key[KEY_BYTES];
-        const char *source = key_of(model, "attention.head_count", key); /* of the width */
-        for (size_t i = ARRAY_COUNT(sources); i-- > 0;) {
-            char stated[KEY_BYTES];
-            if (gguf_has(gguf, key_of(model, sources[i], stated))) {
-                source = key_of(model, sources[i], key);
-            }
-        }
-        return err_set(
-            info, ERR_FORMAT, source, "an odd number, %d, of numbers cannot rotate", dims);
+        return err_set(info, ERR_FORMAT, rotary_source(model, gguf, key),
+            "an odd number, %d, of numbers cannot rotate", dims);
     }
     err = describe_real(model, gguf, "rope.freq_base", false, 1, 1e12, &rope.base, info);
     if (err == ERR_OK) {

@@ -177,7 +177,7 @@ static enum err note_matrix(
     struct weights *weights, const struct weights_matrix *matrix, struct err_info *info)
 {
     const size_t count = (size_t)weights->matrix_count;
-    if ((count & (count - 1)) == 0) {
+    if (count == 0 || (count & (count - 1)) == 0) {
         const size_t bytes = MAX(2 * count, (size_t)1) * sizeof(*matrix);
         struct weights_matrix *grown = weights->matrices == NULL
                                            ? mem_alloc(MEM_OTHER, bytes)
