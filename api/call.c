@@ -258,8 +258,10 @@ enum err call_check_context(
     if (tokens <= call->model->context) {
         return ERR_OK;
     }
+    /* Clients that know no code for this look for OpenAI's words. */
     (void)call_fail(info, ERR_CONTEXT, NULL, where,
-        "%lld tokens are more than the %d of the context", (long long)tokens, call->model->context);
+        "this model's maximum context length is %d tokens, and these are %lld",
+        call->model->context, (long long)tokens);
     if (info != NULL) {
         info->have = tokens;
         info->limit = call->model->context;

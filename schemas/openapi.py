@@ -2,7 +2,8 @@
 
 openapi.json is OpenAPI 3.1, whose schemas are JSON Schema 2020-12 itself: each file becomes a
 component, each $def one of its own, references follow. What only the generator of C tables needs
-(x-form and its like) is left out. docs/api.md is the same for people. Both are committed, and a
+(x-form and its like) is left out. The first of several forms that fits is taken, so they become
+anyOf: an empty list fits two of them. docs/api.md is the same for people. Both are committed, and a
 test makes them again.
 """
 import json
@@ -59,8 +60,8 @@ class Components:
             return {**self.add(target or file, pointer), **rest}
         if any("$ref" in part for part in node.get("allOf", [])):
             return self.mixture(node, file)
-        return {key: self.convert(value, file) for key, value in node.items()
-                if key not in PRIVATE and key != "$defs"}
+        return {"anyOf" if key == "oneOf" else key: self.convert(value, file)
+                for key, value in node.items() if key not in PRIVATE and key != "$defs"}
 
     def mixture(self, node, file):
         """Fields of shared parts become the object's own, unless it has them itself."""
@@ -92,14 +93,16 @@ def operation(route, components, schemas):
     content = {}
     if "reply" in route:
         content["application/json"] = {"schema": components.add(route["reply"])}
+    error = components.add(ERRORS[route["family"]])
     if "frame" in route:
-        content["text/event-stream"] = {"schema": components.add(route["frame"])}
+        content["text/event-stream"] = {"schema": {
+            "anyOf": [components.add(route["frame"]), error]}}
     if "media" in route:
         content[route["media"]] = {"schema": {"type": "string"}}
-    error = {"application/json": {"schema": components.add(ERRORS[route["family"]])}}
     result["responses"] = {
         "200": {"description": "The answer; of a stream, one event.", "content": content},
-        "default": {"description": "An error of this family's form.", "content": error}}
+        "default": {"description": "An error of this family's form.",
+                    "content": {"application/json": {"schema": error}}}}
     return result
 
 

@@ -1,57 +1,15 @@
 """Goal: the `openai` Python package works against the server as it is, without a line of glue.
 
-Method: the package itself, one pinned version from PyPI, over the default model. It is installed
-once, with its dependencies, into a folder of its own under the cache ($XDG_CACHE_HOME or ~/.cache,
-magnetd/clients), which belongs to no environment and is only put on this test's path. Without a
-network, without pip, or after 90 s of installing, the test skips and says so.
+Method: the package itself, one pinned version from PyPI (packages.py), over the default model.
 """
-import importlib
-import os
-import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
+import packages
 import real
 
 MODEL = sys.argv.pop(1)
-PACKAGE = "openai==3.57.0"
-INSTALL_S = 90
 CHAT = [{"role": "user", "content": "Name a colour."}]
-
-
-def skip(why):
-    print(f"skipped: {why}")
-    sys.exit(real.SKIPPED)
-
-
-def install(folder):
-    """Whole or not at all: another test run may look at the same moment."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--retries", "0", "--timeout",
-                   "10", "--disable-pip-version-check", "--no-compile", "--target",
-                   f"{fresh}/packages", PACKAGE]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=INSTALL_S, check=False)
-        except subprocess.TimeoutExpired:
-            skip(f"{PACKAGE} was not installed within {INSTALL_S} s")
-        if done.returncode != 0:
-            skip(f"pip cannot install {PACKAGE} here (offline?)")
-        if not folder.exists():
-            shutil.move(f"{fresh}/packages", folder)
-
-
-def load():
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    name = f"{PACKAGE.replace('==', '-')}-{sys.implementation.cache_tag}"
-    folder = cache / "magnetd" / "clients" / name
-    if not folder.exists():
-        install(folder)
-    sys.path.insert(0, str(folder))
-    return importlib.import_module("openai")
 
 
 class Client(unittest.TestCase):
@@ -151,5 +109,6 @@ class Client(unittest.TestCase):
 
 if __name__ == "__main__":
     real.need_default_model()
-    openai = load()
+    packages.load("openai==3.57.0")
+    import openai
     unittest.main()
