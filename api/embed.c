@@ -239,9 +239,7 @@ static enum err read_ids(struct call *call, const struct embed_notes *notes,
     return fit_context(call, notes, true, input, info);
 }
 
-/* The JSON pointer of an input. */
-static void name_input(
-    const struct embed_notes *notes, int32_t index, char *out_where, size_t bytes)
+void embed_name_input(const struct embed_notes *notes, int32_t index, char *out_where, size_t bytes)
 {
     const enum common_inputs_form form = notes->request->inputs.form;
     if (notes->first_at != NULL && index == 0) {
@@ -259,7 +257,7 @@ static enum err read_input(struct call *call, const struct embed_notes *notes, i
 {
     const struct common_inputs *inputs = &notes->request->inputs;
     *input = (struct embed_input){.index = index};
-    name_input(notes, index, input->where, sizeof(input->where));
+    embed_name_input(notes, index, input->where, sizeof(input->where));
     switch (inputs->form) {
     case COMMON_INPUTS_TEXT:
         return read_text(call, notes, &inputs->text, input, info);
@@ -320,7 +318,7 @@ static enum err list_truncated(
 {
     struct buf text;
     buf_init(&text, MEM_REQUESTS, 4096);
-    for (int32_t i = 0; i < call->plan.item_count; i++) {
+    for (int32_t i = 0; i < notes->input_count; i++) {
         if (notes->truncated[i] && call->truncated_count++ < TRUNCATED_NAMED) {
             buf_printf(&text, "%s%d", text.count > 0 ? "," : "", i);
         }
@@ -337,11 +335,89 @@ static enum err list_truncated(
     return err;
 }
 
+/* Failures that are one input's own; all others are the request's. */
+static bool is_of_input(enum err err)
+{
+    return err == ERR_EMPTY || err == ERR_INVALID || err == ERR_CONTEXT || err == ERR_TOKENIZER;
+}
+
+static enum err note_failure(struct call *call, struct embed_notes *notes, int32_t index,
+    const struct err_info *failed, struct err_info *info)
+{
+    struct embed_failure *failure = &notes->failures[notes->failure_count];
+    failure->index = index;
+    failure->code = failed->word[0] != '\0'
+                        ? arena_copy(call->arena, failed->word, strlen(failed->word))
+                        : err_word(failed->code);
+    failure->message = arena_copy(call->arena, failed->text, strlen(failed->text));
+    if (failure->code == NULL || failure->message == NULL) {
+        return call_no_memory(info);
+    }
+    notes->failure_count++;
+    return ERR_OK;
+}
+
+static enum err plan_input(struct call *call, struct embed_notes *notes, int32_t index,
+    struct plan_item *out_item, struct err_info *info)
+{
+    const struct embed_request *request = notes->request;
+    struct embed_input input;
+    enum err err = read_input(call, notes, index, &input, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    *out_item = (struct plan_item){.tokens = input.ids.ids,
+        .token_count = input.ids.count,
+        .context_count = is_bidirectional(call, request) ? input.ids.count : 0,
+        .pooling = pooling_of(call, notes),
+        .pool_from = notes->token_vectors ? 0 : input.pool_from,
+        .token_vectors = notes->token_vectors,
+        .normalize = request->normalize,
+        .dimensions = request->has_dimensions ? request->dimensions : 0};
+    return ERR_OK;
+}
+
+/* An item for each input, or, with on_error "report", for each that has no failure of its own. */
+static enum err plan_inputs(
+    struct call *call, struct embed_notes *notes, struct plan_item *items, struct err_info *info)
+{
+    const bool reports = notes->request->on_error == EMBED_REQUEST_ON_ERROR_REPORT;
+    struct err_info first = {0};
+    int64_t tokens = 0;
+    int32_t count = 0;
+    for (int32_t i = 0; i < notes->input_count; i++) {
+        struct err_info failed = {0};
+        enum err err = plan_input(call, notes, i, &items[count], &failed);
+        if (err == ERR_OK) {
+            tokens += items[count].token_count;
+            notes->input_of[count++] = i;
+        } else if (!reports || !is_of_input(err)) {
+            *info = failed;
+            return err;
+        } else {
+            first = notes->failure_count == 0 ? failed : first;
+            err = note_failure(call, notes, i, &failed, info);
+        }
+        if (err == ERR_OK && tokens > call->limits->embed_tokens_max) {
+            err = call_fail(info, ERR_LIMIT, "too_many_tokens", notes->inputs_at,
+                "the inputs hold more than %d tokens", call->limits->embed_tokens_max);
+        }
+        if (err != ERR_OK) {
+            return err;
+        }
+    }
+    if (count == 0) { /* nothing is left to succeed */
+        *info = first;
+        return first.code;
+    }
+    call->plan = (struct plan){.kind = KIND_EMBED, .items = items, .item_count = count};
+    return ERR_OK;
+}
+
 enum err embed_plan(struct call *call, struct err_info *info)
 {
     struct embed_notes *notes = call->state;
-    const struct embed_request *request = notes->request;
-    int32_t count = input_count(&request->inputs);
+    const int32_t count = input_count(&notes->request->inputs);
     struct plan_item *items = NULL;
     enum err err = check_capable(call, notes, count, info);
     if (err == ERR_OK) {
@@ -350,123 +426,18 @@ enum err embed_plan(struct call *call, struct err_info *info)
     if (err == ERR_OK) {
         err = call_array(call, (size_t)count, sizeof(bool), &notes->truncated, info);
     }
-    int64_t tokens = 0;
-    for (int32_t i = 0; err == ERR_OK && i < count; i++) {
-        struct embed_input input;
-        err = read_input(call, notes, i, &input, info);
-        if (err != ERR_OK) {
-            return err;
-        }
-        items[i] = (struct plan_item){.tokens = input.ids.ids,
-            .token_count = input.ids.count,
-            .context_count = is_bidirectional(call, request) ? input.ids.count : 0,
-            .pooling = pooling_of(call, notes),
-            .pool_from = notes->token_vectors ? 0 : input.pool_from,
-            .token_vectors = notes->token_vectors,
-            .normalize = request->normalize,
-            .dimensions = request->has_dimensions ? request->dimensions : 0};
-        tokens += input.ids.count;
-        if (tokens > call->limits->embed_tokens_max) {
-            return call_fail(info, ERR_LIMIT, "too_many_tokens", notes->inputs_at,
-                "the inputs hold more than %d tokens", call->limits->embed_tokens_max);
-        }
+    if (err == ERR_OK) {
+        err = call_array(call, (size_t)count, sizeof(int32_t), &notes->input_of, info);
+    }
+    if (err == ERR_OK && notes->request->on_error == EMBED_REQUEST_ON_ERROR_REPORT) {
+        err = call_array(call, (size_t)count, sizeof(*notes->failures), &notes->failures, info);
     }
     if (err != ERR_OK) {
         return err;
     }
-    call->plan = (struct plan){.kind = KIND_EMBED, .items = items, .item_count = count};
-    return list_truncated(call, notes, info);
-}
-
-/* ---- encode -------------------------------------------------------------------------------- */
-
-void embed_write_vector(
-    struct json_out *out, const struct embed_notes *notes, const struct item_result *result)
-{
-    if (notes->token_vectors) {
-        json_out_array(out);
-        for (int32_t token = 0; token < result->vector_rows; token++) {
-            const int32_t row = MAX(token + notes->token_offset, 0);
-            json_out_floats(out, result->vector + (size_t)row * (size_t)result->vector_dim,
-                (size_t)result->vector_dim);
-        }
-        json_out_end(out);
-    } else if (notes->request->encoding_format == EMBED_REQUEST_ENCODING_FORMAT_BASE64) {
-        json_out_base64_floats(out, result->vector, (size_t)result->vector_dim);
-    } else {
-        json_out_floats(out, result->vector, (size_t)result->vector_dim);
-    }
-}
-
-void embed_write_usage(struct json_out *out, const struct call *call, const struct job *job)
-{
-    struct call_usage usage = call_usage(call, job);
-    json_out_object(out);
-    json_out_key(out, "prompt_tokens");
-    json_out_int(out, usage.prompt);
-    json_out_key(out, "total_tokens");
-    json_out_int(out, usage.prompt);
-    json_out_end(out);
-}
-
-static void write_details(struct json_out *out, const struct call *call,
-    const struct embed_notes *notes, const struct job *job)
-{
-    json_out_key(out, "truncated");
-    json_out_array(out);
-    for (int32_t i = 0; i < call->plan.item_count; i++) {
-        if (notes->truncated[i]) {
-            json_out_int(out, i);
-        }
-    }
-    json_out_end(out);
-    json_out_key(out, "usage");
-    embed_write_usage(out, call, job);
-}
-
-enum err embed_job_error(const struct call *call, const struct job *job, struct err_info *info)
-{
-    const struct embed_notes *notes = call->state;
-    const enum common_inputs_form form = notes->request->inputs.form;
-    const enum err err = call_job_error(job, NULL, info);
-    if (err == ERR_OK || job->err != ERR_OK || form == COMMON_INPUTS_TEXT ||
-        form == COMMON_INPUTS_IDS) {
-        return err;
-    }
-    int32_t failed = 0;
-    while (job->results[failed].err == ERR_OK) {
-        failed++;
-    }
-    name_input(notes, failed, info->where, sizeof(info->where));
-    return err;
-}
-
-static enum err embed_encode(
-    struct call *call, const struct job *job, struct buf *out, struct err_info *info)
-{
-    const struct embed_notes *notes = call->state;
-    enum err err = embed_job_error(call, job, info);
-    if (err != ERR_OK) {
-        return err;
-    }
-    struct json_out json;
-    json_out_init(&json, out);
-    if (notes->request->details) {
-        json_out_object(&json);
-        json_out_key(&json, "model");
-        json_out_string(&json, call_model_name(call));
-        json_out_key(&json, "embeddings");
-    }
-    json_out_array(&json);
-    for (int32_t i = 0; i < job->plan.item_count; i++) {
-        embed_write_vector(&json, notes, &job->results[i]);
-    }
-    json_out_end(&json);
-    if (notes->request->details) {
-        write_details(&json, call, notes, job);
-        json_out_end(&json);
-    }
-    return call_written(&json, info);
+    notes->input_count = count;
+    err = plan_inputs(call, notes, items, info);
+    return err != ERR_OK ? err : list_truncated(call, notes, info);
 }
 
 const struct endpoint endpoint_embed = {.name = "embed",

@@ -387,53 +387,44 @@ void json_out_floats(struct json_out *out, const float *values, size_t count)
 
 /* ---- base64 -------------------------------------------------------------------------------- */
 
-/* Little-endian bytes of value i, whatever the machine's order. */
-static uint32_t float_bits(const float *values, size_t i)
+static size_t base64_bytes(size_t bytes)
 {
-    uint32_t bits;
-    memcpy(&bits, &values[i], sizeof(bits));
-    return bits;
+    return (bytes + 2) / 3 * 4;
 }
 
-static unsigned char float_byte(const float *values, size_t index)
+/* The bytes stand at the end of the room of their text, which is written from its start. Each group
+ * comes one byte nearer to those still to be read; before the first there is a byte for each. */
+unsigned char *json_out_base64_room(struct json_out *out, size_t bytes)
 {
-    return (unsigned char)(float_bits(values, index / 4) >> (8 * (index % 4)));
+    value_begins(out);
+    buf_char(out->buf, '"');
+    char *room = buf_reserve(out->buf, base64_bytes(bytes));
+    return room == NULL ? NULL : (unsigned char *)room + (base64_bytes(bytes) - bytes);
 }
 
-void json_out_base64_floats(struct json_out *out, const float *values, size_t count)
+void json_out_base64_close(struct json_out *out, const unsigned char *room, size_t bytes)
 {
     static const char alphabet[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < count; i++) {
-        if (!isfinite(values[i])) {
-            out->failed = true;
-        }
-    }
-    value_begins(out);
-    buf_char(out->buf, '"');
-    size_t bytes = count * sizeof(float);
-    char *at = buf_reserve(out->buf, (bytes + 2) / 3 * 4);
-    if (at == NULL) {
-        return;
-    }
+    char *at = buf_reserve(out->buf, base64_bytes(bytes));
+    ASSERT(at != NULL); /* reserved already */
     size_t i = 0;
     for (; i + 3 <= bytes; i += 3, at += 4) {
-        uint32_t group = (uint32_t)float_byte(values, i) << 16 |
-                         (uint32_t)float_byte(values, i + 1) << 8 | float_byte(values, i + 2);
+        const uint32_t group =
+            (uint32_t)room[i] << 16 | (uint32_t)room[i + 1] << 8 | (uint32_t)room[i + 2];
         at[0] = alphabet[group >> 18];
         at[1] = alphabet[group >> 12 & 63];
         at[2] = alphabet[group >> 6 & 63];
         at[3] = alphabet[group & 63];
     }
     if (i < bytes) { /* one or two bytes left: padded with '=' */
-        bool two = i + 1 < bytes;
-        uint32_t group = (uint32_t)float_byte(values, i) << 16 |
-                         (two ? (uint32_t)float_byte(values, i + 1) << 8 : 0);
+        const bool two = i + 1 < bytes;
+        const uint32_t group = (uint32_t)room[i] << 16 | (two ? (uint32_t)room[i + 1] << 8 : 0);
         at[0] = alphabet[group >> 18];
         at[1] = alphabet[group >> 12 & 63];
         at[2] = two ? alphabet[group >> 6 & 63] : '=';
         at[3] = '=';
     }
-    buf_took(out->buf, (bytes + 2) / 3 * 4);
+    buf_took(out->buf, base64_bytes(bytes));
     buf_char(out->buf, '"');
 }

@@ -40,8 +40,10 @@ void json_out_null(struct json_out *out);
 void json_out_float(struct json_out *out, float value);
 void json_out_double(struct json_out *out, double value);
 void json_out_floats(struct json_out *out, const float *values, size_t count); /* a whole array */
-/* Padded base64 of little-endian float32, as a string. */
-void json_out_base64_floats(struct json_out *out, const float *values, size_t count);
+/* A string of padded base64, in two steps: room for its bytes (NULL: the buffer is full, and there
+ * is no second step), which the caller fills; then their text, in the same place. */
+unsigned char *json_out_base64_room(struct json_out *out, size_t bytes);
+void json_out_base64_close(struct json_out *out, const unsigned char *room, size_t bytes);
 
 /* Writes at most JSON_FLOAT_BYTES - 1 bytes, no NUL; 0 for NaN and infinity. */
 size_t json_print_float(float value, char out[JSON_FLOAT_BYTES]);

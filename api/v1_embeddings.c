@@ -16,7 +16,6 @@ static enum err v1_embeddings_decode(
         return err;
     }
     const struct v1_embeddings_request *given = call->request;
-    bool base64 = given->encoding_format == V1_EMBEDDINGS_REQUEST_ENCODING_FORMAT_BASE64;
     *request = (struct embed_request){.basics = given->basics,
         .inputs = given->input,
         .normalize = true,
@@ -28,8 +27,7 @@ static enum err v1_embeddings_decode(
         .has_prompt_name = given->has_prompt_name,
         .instruction = given->instruction,
         .has_instruction = given->has_instruction,
-        .encoding_format =
-            base64 ? EMBED_REQUEST_ENCODING_FORMAT_BASE64 : EMBED_REQUEST_ENCODING_FORMAT_FLOAT};
+        .encoding_format = given->encoding_format};
     call->request = request;
     return embed_keep(call, request, false, "/input", info);
 }

@@ -22,6 +22,7 @@ GOOD = [
     ("/embed", {"inputs": ["the tea", "\u00e9\U0001f98a"], "normalize": True, "truncate": True,
                 "truncation_direction": "Left", "dimensions": 16, "encoding_format": "float",
                 "details": True, "pooling": "mean", "attention": "causal"}),
+    ("/embed", {"inputs": ["the tea", ""], "encoding_format": "int8", "on_error": "report"}),
     ("/embed_all", {"inputs": [[5, 6, 7], [8]], "truncate": False}),
     ("/v1/embeddings", {"input": ["the tea", "\u00e9"], "encoding_format": "base64",
                         "dimensions": 16, "truncate": True, "truncation_direction": "Left",

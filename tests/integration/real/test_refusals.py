@@ -225,8 +225,6 @@ class Refusals(unittest.TestCase):
             body["parameters"][name] = neutral
             ok(self.server, path, body)
         self.refuse("/embed", {"inputs": "a", "layer": 1}, 400, "/layer", "unsupported_field")
-        self.refuse("/embed", {"inputs": "a", "on_error": "report"}, 400, "/on_error",
-                    "unsupported_field")
         self.refuse("/embed", {"inputs": "a", "priority": 101}, 400, "/priority")
         for salt in ("", "a" * 33, "\u00e9" * 17):
             self.refuse("/embed", {"inputs": "a", "cache_salt": salt}, 400, "/cache_salt")

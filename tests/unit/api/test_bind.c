@@ -122,7 +122,7 @@ static void test_embed_struct(void **state)
     assert_true(request->normalize); /* null is absent: the default */
     assert_false(request->has_normalize);
     assert_true(request->truncate);
-    assert_int_equal(request->encoding_format, EMBED_REQUEST_ENCODING_FORMAT_FLOAT);
+    assert_int_equal(request->encoding_format, COMMON_ENCODING_FORMAT_FLOAT);
     assert_string_equal(request->basics.model.bytes, "m");
     assert_false(request->basics.has_timeout_ms);
     assert_string_equal(bound.ignored_fields, "what");

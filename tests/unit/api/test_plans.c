@@ -585,6 +585,7 @@ static void test_allocation_failures(void **state)
     } cases[] = {
         {&endpoint_embed, "{\"inputs\":[\"a\",\"b\"],\"instruction\":\"i\",\"what\":1}"},
         {&endpoint_v1_embeddings, "{\"input\":[\"a\",\"b\"],\"dimensions\":4}"},
+        {&endpoint_embed, "{\"inputs\":[\"a\",\"\",\"b\"],\"on_error\":\"report\"}"},
         {&endpoint_similarity, "{\"inputs\":{\"source_sentence\":\"a\",\"sentences\":[\"b\"]}}"},
         {&endpoint_rerank, "{\"query\":\"a\",\"documents\":[\"b\",{\"text\":\"c\"}]}"},
         {&endpoint_v1_completions,
