@@ -156,7 +156,9 @@ static enum err classify_encode(
 {
     const struct classify_request *request = call->request;
     enum form form = form_of(request);
-    enum err err = call_job_error(job, form == FORM_ITEMS ? "/items" : NULL, info);
+    enum err err = form == FORM_LABELS
+                       ? classify_labels_job_error(call, job, info)
+                       : call_job_error(job, form == FORM_ITEMS ? "/items" : NULL, info);
     if (err != ERR_OK) {
         return err;
     }

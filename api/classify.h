@@ -6,6 +6,9 @@
 
 /* `labels`: which of these labels fits each input, or, with multi_label, does each of them. */
 MUST_USE enum err classify_labels_plan(struct call *call, struct err_info *info);
+/* call_job_error, which names the text of a list that a failed item is about. */
+MUST_USE enum err classify_labels_job_error(
+    const struct call *call, const struct job *job, struct err_info *info);
 MUST_USE enum err classify_labels_encode(
     struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
 /* `questions`: predicates, choices and scores about one input. */

@@ -297,6 +297,29 @@ static enum err read_text(struct call *call, const struct job *job, int32_t inde
                            : read_choice(call, job, index, probabilities, info);
 }
 
+enum err classify_labels_job_error(
+    const struct call *call, const struct job *job, struct err_info *info)
+{
+    const struct labels_notes *notes = call->state;
+    const struct classify_request *request = call->request;
+    enum err err = call_job_error(job, NULL, info);
+    if (err == ERR_OK || job->err != ERR_OK || notes->one) {
+        return err;
+    }
+    int32_t decisions = notes->separate ? request->labels.count : ORDERS; /* of a text */
+    int32_t text = notes->text_count - 1;
+    int32_t item = 0;
+    while (job->results[item].err == ERR_OK) {
+        item++;
+    }
+    while (notes->decisions[text * decisions].first_item > item) {
+        text--;
+    }
+    (void)snprintf(info->where, sizeof(info->where), "%s/%d",
+        notes->object_reply ? "/input" : "/inputs", text);
+    return err;
+}
+
 /* log(p / (1 - p)), finite: a probability that rounded to 0 or 1 counts as one part in 10^7. */
 static float log_odds(float probability)
 {

@@ -154,6 +154,14 @@ class Extremes(Variants):
         before = ok(server, "/generate", body).value
         self.assertEqual(refused(server, "/generate", {"inputs": "a Z"}, 424)["code"], "non_finite")
         refused(server, "/infill", {"text": "a Z [gap] a", "mode": "hybrid"}, 500)
+        for inputs, index in ((["a", "Z"], 1), (["Z", "a"], 0), (["a", "b", "a Z", "Z"], 2)):
+            for fields in ({"labels": ["x", "y"]}, {"labels": ["x", "y", "w"], "multi_label": True},
+                           {"labels": ["x"]}):
+                self.check_refused(server, "/classify", {"inputs": inputs, **fields},
+                                   f"/inputs/{index}")
+            self.check_refused(server, "/classify", {"input": inputs, "labels": ["x", "y"]},
+                               f"/input/{index}")
+        self.check_refused(server, "/classify", {"inputs": "Z", "labels": ["x", "y"]}, None)
         self.assertEqual(ok(server, "/generate", body).value, before)
 
 

@@ -94,6 +94,10 @@ class Streams(unittest.TestCase):
                 self.assertEqual((error["type"], error["n_ctx"]),
                                  ("exceed_context_size_error", context))
                 refused(server, "/classify", {"inputs": over, "labels": ["x", "y"]}, 422)
+                error = refused(server, "/v1/completions", {"prompt": over}, 400, "/prompt")
+                self.assertEqual(error["code"], "context_length_exceeded")
+                made = ok(server, "/v1/completions", {"prompt": "c" * 1000, "max_tokens": 2**31})
+                self.assertLessEqual(made.value["usage"]["total_tokens"], context)
                 refused(server, "/embed", {"inputs": over, "truncate": False}, 422, "/inputs")
                 body = {"inputs": "c" * 1000, "parameters": {"max_new_tokens": 2**31,
                                                              "details": True}}

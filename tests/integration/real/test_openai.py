@@ -226,6 +226,22 @@ class Completions(unittest.TestCase):
         self.assertEqual(many["prompt_tokens"], one["prompt_tokens"])  # once, for all answers
         self.assertEqual(many["completion_tokens"], 3 * one["completion_tokens"])
 
+    def test_s8_logprobs_have_the_older_shape(self):
+        """Columns, whole and streamed, and never the entries of a chat; a count, not a switch."""
+        columns = {"tokens", "token_logprobs", "top_logprobs", "text_offset"}
+        whole = self.complete(logprobs=2)["choices"][0]["logprobs"]
+        self.assertEqual(set(whole), columns)
+        self.assertEqual({len(whole[name]) for name in columns}, {6})
+        for logprob, others in zip(whole["token_logprobs"], whole["top_logprobs"]):
+            self.assertLessEqual(logprob, 0)
+            self.assertIn(logprob, others.values())
+        _, frames = self.stream(logprobs=2)
+        shown = [part["logprobs"] for frame in frames for part in frame["choices"]
+                 if part["logprobs"]]
+        self.assertTrue(shown and all(set(entries) == columns for entries in shown))
+        for body in ({"logprobs": True}, {"logprobs": 6}, {"logprobs": "2"}):
+            refused(self.server, "/v1/completions", {"prompt": "a", **body}, 400, "/logprobs")
+
     def test_s7_offsets(self):
         """The text at an offset is the token, for whole characters and parts of them."""
         prompt = "the \u00e9\U0001f98a tea"
