@@ -174,19 +174,23 @@ static enum err bind_tuple(struct binder *binder, const struct schema *schema,
     return ERR_OK;
 }
 
-/* Keys of a map are the client's text, so an error names the map, not the key. */
+/* Keys of a map are the client's text, so an error names the map, not the key. Here too a null
+ * value is the same as no key. */
 static enum err bind_map(struct binder *binder, const struct schema *schema,
     const struct json_in *value, const struct path *path, char *out)
 {
-    size_t count = json_in_count(value);
-    char *entries = arena_array(binder->arena, count, schema->item_bytes);
+    size_t count = 0;
+    char *entries = arena_array(binder->arena, json_in_count(value), schema->item_bytes);
     if (entries == NULL) {
         return no_memory(binder);
     }
     struct json_in_member member = {0};
-    for (size_t i = 0; json_in_next(value, &member); i++) {
+    while (json_in_next(value, &member)) {
+        if (json_in_kind(member.value) == JSON_IN_NULL) {
+            continue;
+        }
         struct bound_text key;
-        char *entry = entries + i * schema->item_bytes;
+        char *entry = entries + count++ * schema->item_bytes;
         enum err err = bind_text(binder, member.key, strlen(member.key), &key);
         if (err == ERR_OK) {
             memcpy(entry, &key, sizeof(key));

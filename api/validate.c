@@ -223,6 +223,18 @@ enum err validate_value(const struct schema *schema, const struct json_in *value
     return ERR_OK;
 }
 
+/* Null members count as absent. */
+static bool is_empty_object(const struct json_in *value)
+{
+    struct json_in_member member = {0};
+    while (json_in_next(value, &member)) {
+        if (json_in_kind(member.value) != JSON_IN_NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool equals_neutral(const struct schema_neutral *neutral, const struct json_in *value)
 {
     enum json_in_kind kind = json_in_kind(value);
@@ -236,8 +248,9 @@ static bool equals_neutral(const struct schema_neutral *neutral, const struct js
     case JSON_IN_STRING:
         return kind == JSON_IN_STRING && strcmp(json_in_string(value, &bytes), neutral->text) == 0;
     case JSON_IN_ARRAY:
+        return kind == JSON_IN_ARRAY && json_in_count(value) == 0;
     case JSON_IN_OBJECT:
-        return kind == neutral->kind && json_in_count(value) == 0;
+        return kind == JSON_IN_OBJECT && is_empty_object(value);
     case JSON_IN_REAL:
     case JSON_IN_NULL:
         break;

@@ -33,7 +33,9 @@ def integral(value):
 
 
 def same(a, b):
-    """JSON equality: true is not 1, 1.0 is 1."""
+    """JSON equality: true is not 1, 1.0 is 1; a null member is none."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        a, b = ({key: value for key, value in one.items() if value is not None} for one in (a, b))
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     return a == b
@@ -127,6 +129,8 @@ class Checker:
             raise Bad(where)
         if isinstance(schema.get("additionalProperties"), dict):
             for element in value.values():  # keys are the client's text: the map is named
+                if element is None:
+                    continue
                 self.check(schema["additionalProperties"], file, element, where)
             return
         properties = self.properties(schema, file)

@@ -169,6 +169,30 @@ static void test_infill_struct(void **state)
     arena_drop(&arena);
 }
 
+static void test_null_members(void **state)
+{
+    (void)state;
+    struct arena arena;
+    struct bound bound;
+    struct err_info info;
+    arena_init(&arena, MEM_REQUESTS, 4096, 1 << 20);
+    assert_int_equal(
+        bind_text(&arena, &schema_infill_request,
+            "{\"text\":\"a [gap]\",\"logit_bias\":{\"5\":null,\"6\":1,\"7\":null}}", &bound, &info),
+        ERR_OK);
+    const struct infill_request *infill = bound.request;
+    assert_int_equal(infill->logit_bias.map.count, 1);
+    assert_string_equal(infill->logit_bias.map.items[0].key.bytes, "6");
+    assert_int_equal(bind_text(&arena, &schema_v1_responses_request,
+                         "{\"input\":\"a\",\"reasoning\":{\"effort\":null}}", &bound, &info),
+        ERR_OK);
+    assert_int_equal(bind_text(&arena, &schema_v1_responses_request,
+                         "{\"input\":\"a\",\"reasoning\":{\"effort\":\"low\"}}", &bound, &info),
+        ERR_UNSUPPORTED_FIELD);
+    assert_string_equal(info.where, "/reasoning");
+    arena_drop(&arena);
+}
+
 static void test_nested_defaults(void **state)
 {
     (void)state;
@@ -266,6 +290,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_generated_cases),
         cmocka_unit_test(test_embed_struct),
         cmocka_unit_test(test_infill_struct),
+        cmocka_unit_test(test_null_members),
         cmocka_unit_test(test_nested_defaults),
         cmocka_unit_test(test_many_unknown_fields),
         cmocka_unit_test(test_places),
