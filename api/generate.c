@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "api/grammar.h"
 #include "api/prompt.h"
 #include "api/sse.h"
 #include "engine/base/assert.h"
@@ -103,7 +104,13 @@ static enum err make_step(struct call *call, const struct generate_notes *notes,
         .position = -1,
         .tokens_max = (int32_t)MIN(parameters->max_new_tokens, room),
         .top_logprobs = details ? parameters->top_n_tokens : -1};
-    return call_stops(call, parameters->sampling.has_stop, &parameters->sampling.stop, step, info);
+    enum err err =
+        call_stops(call, parameters->sampling.has_stop, &parameters->sampling.stop, step, info);
+    if (err == ERR_OK && parameters->has_grammar) {
+        err = grammar_of_regex(
+            call, &parameters->grammar.value, "/parameters/grammar/value", &step->grammar, info);
+    }
+    return err;
 }
 
 static enum err generate_plan(struct call *call, struct err_info *info)

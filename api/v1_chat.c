@@ -96,6 +96,7 @@ static enum err v1_chat_decode(
     const struct common_openai_text *options = &request->openai_text;
     *text = (struct v1_text){.shape = &SHAPE,
         .options = options,
+        .format_where = "/response_format",
         .sampling = &request->sampling,
         .budget = options->has_max_completion_tokens ? options->max_completion_tokens
                   : options->has_max_tokens          ? options->max_tokens

@@ -227,6 +227,7 @@ static enum err check_suffix(const struct v1_completions_request *request, struc
         {request->echo && request->has_logprobs, "/echo"},
         {request->openai_text.stop_token_ids.count > 0, "/stop_token_ids"},
         {request->openai_text.min_tokens > 0, "/min_tokens"},
+        {v1_text_constrained(&request->openai_text), "/suffix"},
     };
     for (size_t i = 0; has_suffix(request) && i < ARRAY_COUNT(without); i++) {
         if (without[i].given) {
@@ -252,6 +253,7 @@ static enum err v1_completions_decode(
     const struct common_openai_text *options = &request->openai_text;
     *text = (struct v1_text){.shape = &SHAPE,
         .options = options,
+        .format_where = "/response_format",
         .sampling = &request->sampling,
         .budget = options->has_max_completion_tokens ? options->max_completion_tokens
                   : options->has_max_tokens          ? options->max_tokens

@@ -42,8 +42,11 @@ static enum err v1_responses_decode(
     bool logprobs = request->include.count > 0;
     *options =
         (struct common_openai_text){.n = 1, .stream = request->stream, .repetition_penalty = 1};
+    options->has_response_format = request->has_text && request->text.has_format;
+    options->response_format = request->text.format;
     notes->text = (struct v1_text){.shape = &SHAPE,
         .options = options,
+        .format_where = "/text/format",
         .sampling = &request->sampling,
         .budget = request->has_max_output_tokens ? request->max_output_tokens : -1,
         .top_logprobs = logprobs ? request->top_logprobs : -1,
@@ -222,6 +225,7 @@ static void write_usage(struct json_out *out, const struct call *call, const str
 static void write_settings(struct json_out *out, const struct call *call)
 {
     const struct v1_responses_request *request = call->request;
+    const struct v1_text *text = call->state;
     member(out, "instructions", request->has_instructions ? request->instructions.bytes : NULL);
     json_out_key(out, "max_output_tokens");
     if (request->has_max_output_tokens) {
@@ -242,7 +246,7 @@ static void write_settings(struct json_out *out, const struct call *call)
     json_out_object(out);
     json_out_key(out, "format");
     json_out_object(out);
-    member(out, "type", "text");
+    member(out, "type", v1_text_constrained(text->options) ? "json_object" : "text");
     json_out_end(out);
     json_out_end(out);
     member(out, "tool_choice", "none");

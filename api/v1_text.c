@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 #include "api/chat.h"
+#include "api/grammar.h"
 #include "api/infill_reply.h"
 #include "api/sse.h"
 #include "engine/base/utf8.h"
@@ -43,7 +44,8 @@ static enum err make_step(struct call *call, const struct v1_text *text,
         .ban_end = options->ignore_eos,
         .stop_tokens = options->stop_token_ids.items,
         .stop_token_count = options->stop_token_ids.count,
-        .top_logprobs = text->top_logprobs};
+        .top_logprobs = text->top_logprobs,
+        .grammar = text->grammar};
     return call_stops(call, text->sampling->has_stop, &text->sampling->stop, step, info);
 }
 
@@ -78,6 +80,37 @@ static enum err read_sampling(struct call *call, const struct v1_text *text,
                          : err;
 }
 
+bool v1_text_constrained(const struct common_openai_text *options)
+{
+    return options->has_guided_choice || options->has_guided_regex ||
+           (options->has_response_format &&
+               options->response_format.type != COMMON_RESPONSE_FORMAT_TYPE_TEXT);
+}
+
+/* The one form that is asked for, if any. */
+static enum err read_grammar(struct call *call, struct v1_text *text, struct err_info *info)
+{
+    const struct common_openai_text *options = text->options;
+    bool formatted = options->has_response_format &&
+                     options->response_format.type != COMMON_RESPONSE_FORMAT_TYPE_TEXT;
+    if (options->has_guided_choice + options->has_guided_regex + formatted > 1) {
+        return call_fail(info, ERR_INVALID, NULL,
+            options->has_guided_choice ? "/guided_choice" : "/guided_regex",
+            "an answer has one form: of choice, expression and format give one");
+    }
+    if (options->has_guided_choice) {
+        const struct bound_texts choices = {
+            options->guided_choice.items, options->guided_choice.count};
+        return grammar_of_choices(call, &choices, "/guided_choice", &text->grammar, info);
+    }
+    if (options->has_guided_regex) {
+        return grammar_of_regex(
+            call, &options->guided_regex, "/guided_regex", &text->grammar, info);
+    }
+    return formatted ? grammar_of_any_object(call, text->format_where, &text->grammar, info)
+                     : ERR_OK;
+}
+
 enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *info)
 {
     int32_t n = text->options->n;
@@ -94,6 +127,9 @@ enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *
     enum err err = call_array(call, count, sizeof(*items), &items, info);
     if (err == ERR_OK) {
         err = read_sampling(call, text, &sampling, info);
+    }
+    if (err == ERR_OK) {
+        err = read_grammar(call, text, info);
     }
     for (int32_t p = 0; err == ERR_OK && p < text->prompt_count; p++) {
         struct plan_item item;

@@ -82,6 +82,8 @@ struct v1_text {
     const struct common_sampling *sampling;
     struct v1_prompt *prompts; /* [prompt_count] */
     int32_t prompt_count;
+    const char *format_where;              /* of the response_format, for errors */
+    const struct grammar *grammar;         /* what answers must be, NULL = anything */
     int64_t budget;                        /* tokens of an answer; -1 = the room */
     int32_t top_logprobs;                  /* -1 = no log-probabilities */
     bool prompt_logprobs;                  /* and those of the prompt */
@@ -98,6 +100,8 @@ struct v1_text {
 
 /* When the route has filled in what it asks: id, time and so on. call->state is then `text`. */
 MUST_USE enum err v1_text_init(struct call *call, struct v1_text *text, struct err_info *info);
+/* Whether answers have to have a form. */
+bool v1_text_constrained(const struct common_openai_text *options);
 /* n items for each prompt. */
 MUST_USE enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *info);
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "engine/base/checked.h"
+#include "engine/sample/grammar.h"
 
 static enum err bad(struct err_info *info, enum err code, int32_t item, int32_t step,
     const char *field, const char *text)
@@ -116,6 +117,10 @@ static enum err check_decode(const struct plan_step *step, const struct plan_bou
         !ids_in_range(step->stop_tokens, step->stop_token_count, bounds->vocab)) {
         return bad(
             info, ERR_LIMIT, item, s, "stop_tokens", "must hold at most 16 ids of the model");
+    }
+    if (step->grammar != NULL && (step->spaced || !grammar_valid(step->grammar))) {
+        return bad(
+            info, ERR_INVALID, item, s, "grammar", "has states out of range, or a space before it");
     }
     if (step->watch != NULL && !ids_in_range(step->watch, 1, bounds->vocab)) {
         return bad(info, ERR_INVALID, item, s, "watch", "must be an id of the model");

@@ -125,6 +125,8 @@ struct sampling {
     bool no_samplers; /* an explicitly empty chain: sample from the plain softmax */
 };
 
+struct grammar; /* engine/sample/grammar.h */
+
 /* ---- plan ---------------------------------------------------------------------------------- */
 
 enum step_kind {
@@ -168,6 +170,8 @@ struct plan_step {
     /* DECODE: what is sampled begins with one space, which is no part of the step's text. The
      * vocabulary must have a token that is a space. */
     bool spaced;
+    const struct grammar *grammar; /* DECODE: what the text must be, NULL = anything; the tokens of
+                                      its end end the step */
     /* DECODE: a token whose log-probability is wanted wherever one is sampled: how likely it would
      * have come instead. NULL = none. */
     const int32_t *watch;
@@ -259,7 +263,7 @@ struct step_result {
     float *probabilities;
     int32_t choice;
     float confidence;
-    int32_t stop_index; /* which stop string ended the step; -1 = none */
+    int32_t stop_index; /* which stop string ended the step; -1 = none, or the grammar did */
 };
 
 struct item_result {

@@ -8,6 +8,7 @@
 #include "engine/sample/sampler.h"
 
 #include <math.h>
+#include <string.h>
 #include "engine/base/assert.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
@@ -94,6 +95,29 @@ static void mark_banned(
     for (int32_t i = 0; i < request->banned_count; i++) {
         ASSERT(request->banned[i] >= 0 && request->banned[i] < scratch->vocab);
         scratch->banned[request->banned[i]] = mark;
+    }
+}
+
+/* Tokens that the mask leaves out are banned until unmark_masked. */
+static void mark_masked(
+    struct sample_scratch *scratch, const struct sample_request *request, int32_t vocab)
+{
+    if (request->allowed == NULL) {
+        return;
+    }
+    for (int32_t id = 0; id < vocab; id++) {
+        scratch->banned[id] = (request->allowed[id / 64] >> (id % 64) & 1) == 0;
+    }
+    for (int32_t i = 0; i < request->exempt_count; i++) {
+        scratch->banned[request->exempt[i]] = 0;
+    }
+}
+
+static void unmark_masked(
+    struct sample_scratch *scratch, const struct sample_request *request, int32_t vocab)
+{
+    if (request->allowed != NULL) {
+        memset(scratch->banned, 0, (size_t)vocab);
     }
 }
 
@@ -244,7 +268,8 @@ static bool plain_greedy(const struct sample_request *request)
 {
     const struct sampling *sampling = request->sampling;
     return sampling->temperature == 0 && sampling->logit_bias_count == 0 &&
-           request->banned_count == 0 && request->allows == NULL && !penalties_on(sampling);
+           request->banned_count == 0 && request->allows == NULL && request->allowed == NULL &&
+           !penalties_on(sampling);
 }
 
 /* True when any token may be drawn, by the softmax of the logits as they are. */
@@ -307,8 +332,10 @@ static void gather(struct sample_scratch *scratch, const struct sample_request *
     int32_t blocks = shortlist_blocks(vocab);
     int32_t k = best_wanted(request->sampling);
     int64_t needed = k + changed_count(request);
+    mark_masked(scratch, request, vocab);
     mark_banned(scratch, request, 1);
-    if (k > 0 && needed <= blocks && request->allows == NULL) {
+    bool whole = request->allows != NULL || request->allowed != NULL;
+    if (k > 0 && needed <= blocks && !whole) {
         shortlist_scan(logits, vocab, scratch->block_best);
         float threshold =
             shortlist_threshold(scratch->block_best, blocks, (int32_t)needed, candidates->heap);
@@ -324,6 +351,7 @@ static void gather(struct sample_scratch *scratch, const struct sample_request *
         }
     }
     mark_banned(scratch, request, 0);
+    unmark_masked(scratch, request, vocab);
     apply_bias(candidates, request->sampling);
 }
 
@@ -344,10 +372,12 @@ enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kern
     }
     double u = rng_uniform(sampling->seed, sampling->sample_index, request->token_index);
     if (plain_draw(request)) {
+        mark_masked(scratch, request, vocab);
         mark_banned(scratch, request, 1);
         bool drawn =
             draw_token(kernels, logits, vocab, scratch->banned, u, scratch->masses, out_token);
         mark_banned(scratch, request, 0);
+        unmark_masked(scratch, request, vocab);
         if (drawn) {
             return ERR_OK;
         }

@@ -44,6 +44,11 @@ struct sample_request {
     /* Which tokens can be sampled now at all; NULL = all. Asked of each token of the vocabulary. */
     bool (*allows)(const void *context, int32_t token);
     const void *allows_context;
+    /* One bit a token: the others cannot be sampled, but for those of `exempt`, which can unless
+     * they are banned. NULL = all can. */
+    const uint64_t *allowed;
+    const int32_t *exempt;
+    int32_t exempt_count;
     const int32_t *history; /* tokens before this one, oldest first: prompt and generated; the
                                caller passes all, the sampler looks back penalty_last_n */
     int32_t history_count;

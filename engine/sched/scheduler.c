@@ -28,6 +28,7 @@ static void close_seq_pool(struct scheduler *scheduler)
         mem_free(seq->pool_sum);
         mem_free(seq->tokens);
         mem_free(seq->hidden);
+        mask_state_close(&seq->mask);
     }
     mem_free(scheduler->seqs);
 }
@@ -45,6 +46,9 @@ static enum err open_seq_pool(struct scheduler *scheduler)
         seq->tokens = mem_array(MEM_SCRATCH, (size_t)config->context, sizeof(int32_t));
         seq->hidden = mem_array(MEM_SCRATCH, (size_t)config->tools.hidden, sizeof(float));
         seq->pool_sum = mem_array(MEM_SCRATCH, sum_count(&config->tools), sizeof(double));
+        if (err == ERR_OK) {
+            err = mask_state_open(&seq->mask, config->tools.vocab);
+        }
         if (err != ERR_OK || seq->tokens == NULL || seq->hidden == NULL || seq->pool_sum == NULL) {
             return ERR_NO_MEMORY;
         }
@@ -105,6 +109,7 @@ uint64_t scheduler_bytes(const struct sched_config *config, int32_t page_slots, 
     uint64_t per_seq = sizeof(struct seq) + (uint64_t)config->context * sizeof(int32_t) +
                        slots_bytes(config->context, page_slots) +
                        (uint64_t)config->tools.hidden * sizeof(float) +
+                       mask_state_bytes(config->tools.vocab) +
                        (uint64_t)sum_count(&config->tools) * sizeof(double);
     return per_seq * (uint64_t)config->sequences + queue_bytes(config->jobs) +
            step_bytes(config, threads);

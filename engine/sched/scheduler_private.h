@@ -87,6 +87,8 @@ struct scheduler {
     float *logits;       /* [LOGITS_ROWS, vocab] */
     struct sample_scratch **sample_scratch; /* [threads] */
     int32_t sample_scratch_count;
+    struct mask_walk *mask_walks; /* [threads] */
+    struct mask_table masks;
     struct sched_counters counters;
     _Atomic uint64_t activity; /* what | kinds << 8 | rows << 32 */
 };

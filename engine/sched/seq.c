@@ -96,6 +96,9 @@ static void open_step(struct seq *seq, const struct seq_tools *tools)
         detokenizer_init(&seq->detokenizer, tools->tokenizer, step->special_text, true);
         stop_init(&seq->stop, step->stops, step->stop_count);
         seq->text_bytes = 0;
+        if (step->grammar != NULL) {
+            mask_state_begin(&seq->mask, step->grammar);
+        }
     }
 }
 
@@ -202,22 +205,34 @@ static bool is_end(const struct seq *seq, const struct seq_tools *tools, int32_t
     return false;
 }
 
-/* Tokens that may not be sampled now. */
+/* Whether a text of a grammar has come to an end that nothing can follow. */
+static bool grammar_done(const struct seq *seq)
+{
+    return current_step(seq)->grammar != NULL && seq->mask.now.count == 0;
+}
+
+static int32_t end_tokens(
+    const struct seq *seq, const struct seq_tools *tools, int32_t ends[SEQ_BANNED_MAX])
+{
+    const struct plan_step *step = current_step(seq);
+    int32_t count = 0;
+    for (int32_t i = 0; i < tools->end_count; i++) {
+        ends[count++] = tools->ends[i];
+    }
+    for (int32_t i = 0; i < step->stop_token_count; i++) {
+        ends[count++] = step->stop_tokens[i];
+    }
+    return count;
+}
+
+/* Tokens that may not be sampled now: ends, while the text may not end. */
 static int32_t banned_tokens(
     const struct seq *seq, const struct seq_tools *tools, int32_t banned[SEQ_BANNED_MAX])
 {
     const struct plan_step *step = current_step(seq);
-    if (!step->ban_end && seq->step_tokens >= step->tokens_min) {
-        return 0;
-    }
-    int32_t count = 0;
-    for (int32_t i = 0; i < tools->end_count; i++) {
-        banned[count++] = tools->ends[i];
-    }
-    for (int32_t i = 0; i < step->stop_token_count; i++) {
-        banned[count++] = step->stop_tokens[i];
-    }
-    return count;
+    bool unfinished = step->grammar != NULL && !seq->mask.now.accepts;
+    bool held_off = step->ban_end || unfinished || seq->step_tokens < step->tokens_min;
+    return held_off ? end_tokens(seq, tools, banned) : 0;
 }
 
 /* The first character is a space and the second, if there is one, is none. */
@@ -331,7 +346,7 @@ static enum finish finish_of(const struct seq *seq, const struct seq_tools *tool
     if (is_end(seq, tools, token)) {
         return FINISH_EOS;
     }
-    if (seq->stop.matched >= 0) {
+    if (seq->stop.matched >= 0 || grammar_done(seq)) {
         return FINISH_STOP_STRING;
     }
     if (seq->step_tokens >= step->tokens_max) {
@@ -355,8 +370,11 @@ static void take_token(struct seq *seq, const struct seq_tools *tools, int32_t t
     if (!end) {
         release_text(seq, token);
     }
+    if (!end && current_step(seq)->grammar != NULL) {
+        mask_state_take(&seq->mask, tools->masks, current_step(seq)->grammar, token);
+    }
     enum finish finish = finish_of(seq, tools, token);
-    if (finish == FINISH_EOS || finish == FINISH_LENGTH || finish == FINISH_TIMEOUT) {
+    if (finish != FINISH_NONE && seq->stop.matched < 0) {
         release_rest(seq);
         if (finish != FINISH_EOS && seq->stop.matched >= 0) {
             finish = FINISH_STOP_STRING;
@@ -394,11 +412,24 @@ static void record_logprobs(
     }
 }
 
-static void consume_decode(struct seq *seq, const struct seq_tools *tools,
-    struct sample_scratch *scratch, const float *logits)
+/* Under a grammar: its mask, beside which the ends are not banned where the text may end. */
+static void apply_grammar(struct seq *seq, const struct seq_tools *tools, struct mask_walk *walk,
+    int32_t ends[SEQ_BANNED_MAX], struct sample_request *request)
 {
     const struct plan_step *step = current_step(seq);
-    int32_t banned[SEQ_BANNED_MAX];
+    if (step->grammar == NULL) {
+        return;
+    }
+    request->allowed = mask_state_get(&seq->mask, tools->masks, step->grammar, walk);
+    request->exempt = ends;
+    request->exempt_count = end_tokens(seq, tools, ends);
+}
+
+static void consume_decode(struct seq *seq, const struct seq_tools *tools,
+    struct sample_scratch *scratch, struct mask_walk *walk, const float *logits)
+{
+    const struct plan_step *step = current_step(seq);
+    int32_t banned[SEQ_BANNED_MAX], ends[SEQ_BANNED_MAX];
     struct sample_request request = {
         .sampling = &seq->item->sampling,
         .banned = banned,
@@ -408,6 +439,7 @@ static void consume_decode(struct seq *seq, const struct seq_tools *tools,
         .generated_count = seq->slot_count - seq_prompt_count(seq),
         .token_index = (uint64_t)seq->result->generated_tokens,
     };
+    apply_grammar(seq, tools, walk, ends, &request);
     int32_t token;
     allow_spaced(seq, tools, &request);
     enum err err = sampler_pick(scratch, tools->kernels, &request, logits, tools->vocab, &token);
@@ -442,7 +474,7 @@ static void consume_choice(struct seq *seq, const struct seq_tools *tools, const
 }
 
 void seq_consume(struct seq *seq, const struct seq_tools *tools, struct sample_scratch *scratch,
-    const float *logits)
+    struct mask_walk *walk, const float *logits)
 {
     if (!tools->kernels->all_finite(logits, tools->vocab)) {
         seq_fail(seq, ERR_NON_FINITE, "a logit is not finite");
@@ -460,7 +492,7 @@ void seq_consume(struct seq *seq, const struct seq_tools *tools, struct sample_s
         consume_choice(seq, tools, logits);
         break;
     case STEP_DECODE:
-        consume_decode(seq, tools, scratch, logits);
+        consume_decode(seq, tools, scratch, walk, logits);
         break;
     }
 }

@@ -24,6 +24,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/sample/sampler.h"
 #include "engine/sample/stop.h"
+#include "engine/sched/token_mask.h"
 #include "engine/text/tokenizer.h"
 
 enum { SEQ_BANNED_MAX = LIMIT_END_TOKENS + LIMIT_STOP_TOKENS };
@@ -63,9 +64,10 @@ struct seq {
     bool vector_due;  /* the pool is closed, and what remains is up to seq_finish_vector */
     struct detokenizer detokenizer;
     struct stop_matcher stop;
-    int32_t text_bytes; /* released in this step */
-    int64_t now_us;     /* set before seq_consume when the plan has a predict_us */
-    int64_t first_us;   /* now_us of the step's first token */
+    struct mask_state mask; /* of a step with a grammar */
+    int32_t text_bytes;     /* released in this step */
+    int64_t now_us;         /* set before seq_consume when the plan has a predict_us */
+    int64_t first_us;       /* now_us of the step's first token */
 };
 
 /* What a sequence needs next. */
@@ -87,6 +89,7 @@ struct seq_tools {
     struct stack_table stacks;
     const int32_t *ends; /* tokens that end a text */
     int32_t end_count;
+    const struct mask_table *masks; /* for steps with a grammar */
 };
 
 /* Starts an item in a free pool slot. Pages are the caller's to hold before rows are computed. */
@@ -98,7 +101,7 @@ const float *seq_logits_row(const struct seq *seq, const struct seq_tools *tools
 /* Logits [vocab] of that row: records a log-probability, reads labels or samples a token, and
  * appends what follows. Thread-safe between different sequences. */
 void seq_consume(struct seq *seq, const struct seq_tools *tools, struct sample_scratch *scratch,
-    const float *logits);
+    struct mask_walk *walk, const float *logits);
 
 /* True when row `slot` has to be read once it is computed (pooling, a saved row, a score, the next
  * prediction). */

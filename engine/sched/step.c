@@ -125,7 +125,9 @@ uint64_t step_bytes(const struct sched_config *config, int32_t threads)
     return pass_bytes(config->step_rows, config->step_rows, config->tools.hidden) +
            parks_bytes(config) +
            (uint64_t)LOGITS_ROWS * (uint64_t)config->tools.vocab * sizeof(float) +
-           (uint64_t)threads * sample_scratch_bytes(config->tools.vocab);
+           (uint64_t)threads *
+               (sample_scratch_bytes(config->tools.vocab) + sizeof(struct mask_walk)) +
+           mask_table_bytes(config->tools.vocab);
 }
 
 enum err step_open(struct scheduler *scheduler)
@@ -136,11 +138,16 @@ enum err step_open(struct scheduler *scheduler)
         mem_array(MEM_SCRATCH, (size_t)LOGITS_ROWS * (size_t)config->tools.vocab, sizeof(float));
     scheduler->sample_scratch =
         mem_array(MEM_SCRATCH, (size_t)threads, sizeof *scheduler->sample_scratch);
+    scheduler->mask_walks = mem_array(MEM_SCRATCH, (size_t)threads, sizeof *scheduler->mask_walks);
     if (scheduler->logits == NULL || scheduler->sample_scratch == NULL ||
+        scheduler->mask_walks == NULL ||
+        mask_table_open(&scheduler->masks, config->tools.tokenizer, config->tools.ends,
+            config->tools.end_count) != ERR_OK ||
         !pass_open(&scheduler->pass, config->step_rows, config->step_rows, config->tools.hidden) ||
         !parks_open(scheduler)) {
         return ERR_NO_MEMORY;
     }
+    scheduler->config.tools.masks = &scheduler->masks;
     for (int32_t i = 0; i < threads; i++) {
         enum err err = sample_scratch_open(config->tools.vocab, &scheduler->sample_scratch[i]);
         if (err != ERR_OK) {
@@ -157,6 +164,8 @@ void step_close(struct scheduler *scheduler)
         sample_scratch_close(scheduler->sample_scratch[i]);
     }
     mem_free(scheduler->sample_scratch);
+    mem_free(scheduler->mask_walks);
+    mask_table_close(&scheduler->masks);
     mem_free(scheduler->logits);
     pass_close(&scheduler->pass);
     for (int32_t i = 0; i < PARKS; i++) {
@@ -271,6 +280,7 @@ static void consume_chunk(void *context, int32_t chunk, int32_t thread)
     const struct consume_args *args = context;
     const struct sched_config *config = &args->scheduler->config;
     seq_consume(args->seqs[chunk], &config->tools, args->scheduler->sample_scratch[thread],
+        &args->scheduler->mask_walks[thread],
         args->scheduler->logits + (size_t)chunk * (size_t)config->tools.vocab);
 }
 

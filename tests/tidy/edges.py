@@ -10,9 +10,10 @@ BASE = ("engine/base/",)
 LIMITS = ("engine/engine_limits.h",)
 TYPES = ("engine/types.h",)
 # What api/ and server/ see of the engine: the one door, the structs that pass it, the tokenizer,
-# the chat template.
+# the chat template, the grammars of constrained output.
 DOOR = ("engine/engine.h", "engine/job.h", "engine/text/tokenizer.h",
-        "engine/template/chat_template.h") + TYPES + LIMITS + BASE
+        "engine/template/chat_template.h", "engine/sample/grammar.h",
+        "engine/sample/grammar_build.h") + TYPES + LIMITS + BASE
 MODEL = ("engine/model/", "engine/arch/", "engine/blocks/", "engine/attn/", "engine/cache/",
          "engine/kernels/", "engine/load/") + TYPES + LIMITS + BASE
 

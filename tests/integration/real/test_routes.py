@@ -58,7 +58,7 @@ TABLE = [
         "max_new_tokens": 3, "do_sample": True, "temperature": 0.7, "top_k": 50, "top_p": 0.9,
         "min_p": 0.01, "typical_p": 0.9, "seed": 1, "repetition_penalty": 1.1, "stop": ["q", "zz"],
         "presence_penalty": 0.5, "frequency_penalty": -0.5, "truncate": 1, "details": True,
-        "return_full_text": True, "best_of": 1, "watermark": False, "grammar": "",
+        "return_full_text": True, "best_of": 1, "watermark": False,
         "samplers": ["penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"]}}),
     ("/generate_stream", {"inputs": "the", "parameters": {"max_new_tokens": 3, "top_n_tokens": 2}}),
     ("/generate_stream", {"inputs": "the", "parameters": {"max_new_tokens": 1}}),

@@ -1,0 +1,262 @@
+/*
+ * Goal: an automaton takes exactly the texts that its expression or its form of JSON describes, and
+ * a text can always be ended from where it stands. Method: tables of texts; walks by random bytes
+ * that must come to an end; expressions that are refused, with the byte they are refused at.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "api/grammar.h"
+#include "engine/base/rng.h"
+
+static struct arena arena;
+static void whole_alphabet(struct grammar_alphabet *alphabet)
+{
+    memset(alphabet->has, 1, sizeof alphabet->has);
+}
+
+static enum err build(const char *pattern, enum grammar_spelling spelling, struct grammar *grammar,
+    struct err_info *info)
+{
+    struct grammar_builder builder;
+    struct grammar_alphabet alphabet;
+    int32_t end;
+    whole_alphabet(&alphabet);
+    arena_drop(&arena);
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    grammar_begin(&builder, &arena);
+    int32_t start = grammar_state(&builder);
+    enum err err = grammar_regex(&builder, pattern, strlen(pattern), spelling, start, &end, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    grammar_final(&builder, end);
+    return grammar_finish(&builder, start, &alphabet, grammar, info);
+}
+
+static bool matches(const struct grammar *grammar, const char *text)
+{
+    struct grammar_set set, next;
+    grammar_start(grammar, &set);
+    for (const char *c = text; *c != '\0'; c++) {
+        if (!grammar_step(grammar, &set, (uint8_t)*c, &next)) {
+            return false;
+        }
+        set = next;
+    }
+    return set.accepts;
+}
+
+static void expressions_match_whole_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *yes[4], *no[4];
+    } rows[] = {
+        {"abc", {"abc"}, {"", "ab", "abcd", "xabc"}},
+        {"^a|b", {NULL}, {NULL}}, /* refused below */
+        {"a|bc|", {"a", "bc", ""}, {"b", "abc"}},
+        {"a*b+c?", {"b", "aab", "bbc"}, {"", "a", "bcc"}},
+        {"(ab){2,3}", {"abab", "ababab"}, {"ab", "abababab", "aba"}},
+        {"x{0}y{2,}", {"yy", "yyyyy"}, {"y", "xyy"}},
+        {"[a-c\\d-]+", {"a-9", "-"}, {"d", ""}},
+        {"[^a]b",
+            {"bb",
+                "\xC3\xA4"
+                "b",
+                "\xF0\x9F\x98\x80"
+                "b"},
+            {"ab", "b",
+                "\xC3"
+                "b"}},
+        {"[\xC3\xA4-\xC3\xBC]", {"\xC3\xA4", "\xC3\xB6"}, {"\xC3", "\xC3\xA3", "\xC3\xBD"}},
+        {"[\\u0800-\\uFFFF]", {"\xE0\xA0\x80", "\xEF\xBF\xBF", "\xED\x9F\xBF"},
+            {"\xED\xA0\x80", "\xE0\x9F\xBF", "\xF0\x90\x80\x80"}},
+        {".", {"a", "\xE2\x82\xAC"}, {"\n", "", "ab"}},
+        {"\\.\\[\\x41", {".[A"}, {"x[A"}},
+        {"(?:a|(b))c", {"ac", "bc"}, {"c", "abc"}},
+        {"\\S\\s\\w\\W", {"a a "}, {"  a ", "aaa "}},
+        {"(a*)*b", {"b", "aaab"}, {"a"}},
+        {"^a+?$", {"a", "aa"}, {""}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct grammar grammar;
+        struct err_info info;
+        enum err err = build(rows[i].pattern, GRAMMAR_PLAIN, &grammar, &info);
+        assert_int_equal(err, rows[i].yes[0] == NULL ? ERR_UNSUPPORTED_FIELD : ERR_OK);
+        if (err != ERR_OK) {
+            continue;
+        }
+        assert_true(grammar_valid(&grammar));
+        for (size_t k = 0; k < 4; k++) {
+            if (rows[i].yes[k] != NULL && !matches(&grammar, rows[i].yes[k])) {
+                fail_msg("%s does not match %s", rows[i].pattern, rows[i].yes[k]);
+            }
+            if (rows[i].no[k] != NULL && matches(&grammar, rows[i].no[k])) {
+                fail_msg("%s matches %s", rows[i].pattern, rows[i].no[k]);
+            }
+        }
+    }
+}
+
+static void expressions_within_strings(void **state)
+{
+    (void)state;
+    struct grammar grammar;
+    struct err_info info;
+    assert_int_equal(build("^[\"-#]\\n\\\\$", GRAMMAR_IN_STRING, &grammar, &info), ERR_OK);
+    assert_true(matches(&grammar, "\\\"\\n\\\\"));
+    assert_true(matches(&grammar, "#\\n\\\\"));
+    assert_false(matches(&grammar, "\"\\n\\\\"));
+    assert_int_equal(build("b", GRAMMAR_IN_STRING, &grammar, &info), ERR_OK);
+    assert_true(matches(&grammar, "abc"));
+    assert_false(matches(&grammar, "ac"));
+}
+
+static void bad_expressions_name_a_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        enum err err;
+        int64_t offset;
+    } rows[] = {
+        {"ab)", ERR_INVALID, 2},
+        {"(a", ERR_INVALID, 2},
+        {"[a", ERR_INVALID, 2},
+        {"*a", ERR_INVALID, 0},
+        {"a**", ERR_UNSUPPORTED_FIELD, 2},
+        {"a{2", ERR_INVALID, 3},
+        {"a{1001}", ERR_LIMIT, 5},
+        {"a{3,2}", ERR_INVALID, 6},
+        {"(?=a)", ERR_UNSUPPORTED_FIELD, 2},
+        {"(a)\\1", ERR_UNSUPPORTED_FIELD, 4},
+        {"a^b", ERR_UNSUPPORTED_FIELD, 1},
+        {"a\\", ERR_INVALID, 2},
+        {"[b-a]", ERR_INVALID, 4},
+        {"\\xZZ", ERR_INVALID, 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct grammar grammar;
+        struct err_info info;
+        enum err err = build(rows[i].pattern, GRAMMAR_PLAIN, &grammar, &info);
+        if (err != rows[i].err || info.offset != rows[i].offset) {
+            fail_msg("%s: error %d at %d", rows[i].pattern, (int)err, (int)info.offset);
+        }
+    }
+    struct grammar grammar;
+    struct err_info info;
+    assert_int_equal(build("((a{900}){900}){900}", GRAMMAR_PLAIN, &grammar, &info), ERR_LIMIT);
+    assert_int_equal(build("()", GRAMMAR_PLAIN, &grammar, &info), ERR_INVALID);
+}
+
+static struct grammar any_value(int32_t *out_levels)
+{
+    struct grammar_builder builder;
+    struct grammar_alphabet alphabet;
+    struct grammar grammar;
+    whole_alphabet(&alphabet);
+    arena_drop(&arena);
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    grammar_begin(&builder, &arena);
+    int32_t entry = grammar_json_value(&builder);
+    assert_int_equal(grammar_finish(&builder, entry, &alphabet, &grammar, NULL), ERR_OK);
+    *out_levels = GRAMMAR_DEPTH;
+    return grammar;
+}
+
+static void json_values(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"null", "-0.5e+10", "\"a\\u00e9\\n\xC3\xA9\"", "[]", "{}",
+        "[1, 2,[3]]", "{\"a\": [true], \"\":{}}", "123456789012345", "0"};
+    static const char *const no[] = {"nul", "01", "1.", "+1", "\"\\ud800\"", "\"\n\"", "[1,]",
+        "{\"a\"}", "[1 ,2]", "{,}", "1234567890123456", "\"\xED\xA0\x80\"", "\"\xFF\"", "'a'"};
+    int32_t levels;
+    struct grammar grammar = any_value(&levels);
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        if (!matches(&grammar, yes[i])) {
+            fail_msg("%s is not taken", yes[i]);
+        }
+    }
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        if (matches(&grammar, no[i])) {
+            fail_msg("%s is taken", no[i]);
+        }
+    }
+    char deep[2 * GRAMMAR_DEPTH + 8];
+    for (int32_t over = 0; over < 2; over++) { /* the outermost list is no call */
+        size_t lists = (size_t)(levels + 1 + over);
+        memset(deep, '[', lists);
+        memset(deep + lists, ']', lists);
+        deep[2 * lists] = '\0';
+        assert_int_equal(matches(&grammar, deep), over == 0);
+    }
+}
+
+/* Random bytes among those that may follow, openings preferred: never a place without one. */
+static void walks_never_end_in_nothing(void **state)
+{
+    (void)state;
+    int32_t levels;
+    struct grammar grammar = any_value(&levels);
+    for (uint64_t walk = 0; walk < 20; walk++) {
+        struct grammar_set set, next;
+        grammar_start(&grammar, &set);
+        for (uint64_t n = 0; n < 400 && set.count > 0; n++) {
+            uint8_t start = (uint8_t)(rng_uniform(7, (uint32_t)walk, n) * 256);
+            int32_t tried = 0;
+            uint8_t byte = n < 60 ? '[' : start;
+            while (!grammar_step(&grammar, &set, byte, &next) && tried < 256) {
+                byte = (uint8_t)(start + tried++);
+            }
+            assert_true(tried < 256 || set.accepts);
+            set = next;
+        }
+    }
+}
+
+/* A rule that calls itself first, and one that never ends. */
+static void rules_without_a_text_are_refused(void **state)
+{
+    (void)state;
+    struct grammar_alphabet alphabet;
+    whole_alphabet(&alphabet);
+    for (int32_t before = 0; before < 2; before++) {
+        struct grammar_builder builder;
+        struct grammar grammar;
+        arena_drop(&arena);
+        arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+        grammar_begin(&builder, &arena);
+        int32_t entry = grammar_state(&builder);
+        int32_t from = before ? grammar_text(&builder, entry, "a", 1) : entry;
+        int32_t end = grammar_state(&builder);
+        grammar_calls(&builder, from, entry, end);
+        grammar_final(&builder, end);
+        assert_int_equal(grammar_finish(&builder, entry, &alphabet, &grammar, NULL), ERR_INVALID);
+    }
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_drop(&arena);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expressions_match_whole_texts),
+        cmocka_unit_test(expressions_within_strings),
+        cmocka_unit_test(bad_expressions_name_a_byte),
+        cmocka_unit_test(json_values),
+        cmocka_unit_test(walks_never_end_in_nothing),
+        cmocka_unit_test(rules_without_a_text_are_refused),
+    };
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    return cmocka_run_group_tests(tests, NULL, teardown);
+}
