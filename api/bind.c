@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "api/json_text.h"
 #include "api/validate.h"
 #include "engine/base/assert.h"
 
@@ -115,6 +116,22 @@ static enum err bind_string(struct binder *binder, const struct json_in *value, 
     enum err err = bind_text(binder, string, bytes, &text);
     if (err == ERR_OK) {
         memcpy(out, &text, sizeof(text));
+    }
+    return err;
+}
+
+/* A value of any content, as text. */
+static enum err bind_json(struct binder *binder, const struct json_in *value, char *out)
+{
+    struct buf text;
+    struct bound_text bound;
+    buf_init(&text, MEM_REQUESTS, JSON_TEXT_MAX);
+    json_text_write(value, &text);
+    enum err err =
+        text.failed ? no_memory(binder) : bind_text(binder, text.bytes, text.count, &bound);
+    buf_free(&text);
+    if (err == ERR_OK) {
+        memcpy(out, &bound, sizeof(bound));
     }
     return err;
 }
@@ -318,6 +335,8 @@ static enum err bind_value(struct binder *binder, const struct schema *schema,
         return bind_map(binder, schema, value, path, out);
     case SCHEMA_OBJECT:
         return bind_object(binder, schema, value, path, out);
+    case SCHEMA_JSON:
+        return bind_json(binder, value, out);
     case SCHEMA_UNION:
         break;
     }

@@ -93,6 +93,21 @@ static bool is_greedy(const struct generate_request_parameters *parameters)
     return !asks || sampling->temperature == 0;
 }
 
+static enum err read_grammar(struct call *call,
+    const struct generate_request_parameters *parameters, const struct grammar **out_grammar,
+    struct err_info *info)
+{
+    static const char where[] = "/parameters/grammar/value";
+    const struct generate_request_parameters_grammar *grammar = &parameters->grammar;
+    bool schema = grammar->type == GENERATE_REQUEST_PARAMETERS_GRAMMAR_TYPE_JSON;
+    if (schema != (grammar->value.form == GENERATE_REQUEST_PARAMETERS_GRAMMAR_VALUE_SCHEMA)) {
+        return call_fail(info, ERR_INVALID, NULL, where,
+            "must be a string for an expression, an object for a schema");
+    }
+    return schema ? grammar_of_schema(call, &grammar->value.schema, where, out_grammar, info)
+                  : grammar_of_regex(call, &grammar->value.regex, where, out_grammar, info);
+}
+
 static enum err make_step(struct call *call, const struct generate_notes *notes,
     struct plan_step *step, struct err_info *info)
 {
@@ -106,11 +121,9 @@ static enum err make_step(struct call *call, const struct generate_notes *notes,
         .top_logprobs = details ? parameters->top_n_tokens : -1};
     enum err err =
         call_stops(call, parameters->sampling.has_stop, &parameters->sampling.stop, step, info);
-    if (err == ERR_OK && parameters->has_grammar) {
-        err = grammar_of_regex(
-            call, &parameters->grammar.value, "/parameters/grammar/value", &step->grammar, info);
-    }
-    return err;
+    return err == ERR_OK && parameters->has_grammar
+               ? read_grammar(call, parameters, &step->grammar, info)
+               : err;
 }
 
 static enum err generate_plan(struct call *call, struct err_info *info)

@@ -5,6 +5,7 @@
  */
 #include "api/grammar.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -123,6 +124,56 @@ int32_t grammar_json_integer(struct grammar_builder *builder, int32_t from)
     grammar_empty(builder, rest, to);
     grammar_empty(builder, digits(builder, rest, DIGITS_MAX - 1), to);
     return to;
+}
+
+/* The digits of the numbers between low and high, which have `count` digits; `at_low`:
+ * those before are those of low, and so for high. */
+static void digits_between(struct grammar_builder *builder, int32_t from, const char *low,
+    const char *high, int32_t count, bool at_low, bool at_high, int32_t to)
+{
+    if (count == 0) {
+        grammar_empty(builder, from, to);
+        return;
+    }
+    char least = at_low ? *low : '0', most = at_high ? *high : '9';
+    for (char digit = least; digit <= most && builder->failed == ERR_OK; digit++) {
+        bool edge = (at_low && digit == least) || (at_high && digit == most);
+        char last = edge ? digit : at_high ? (char)(most - 1) : most;
+        int32_t next = grammar_state(builder);
+        grammar_bytes(builder, from, (uint8_t)digit, (uint8_t)last, next);
+        digits_between(builder, next, low + 1, high + 1, count - 1, at_low && digit == least,
+            at_high && digit == most, to);
+        digit = last;
+    }
+}
+
+static void magnitudes(
+    struct grammar_builder *builder, int32_t from, int64_t low, int64_t high, int32_t to)
+{
+    int64_t first = 0, last = 9;
+    for (int32_t count = 1; count <= DIGITS_MAX; count++) {
+        int64_t least = low > first ? low : first, most = high < last ? high : last;
+        if (least <= most) {
+            char low_text[24], high_text[24];
+            (void)snprintf(low_text, sizeof low_text, "%lld", (long long)least);
+            (void)snprintf(high_text, sizeof high_text, "%lld", (long long)most);
+            digits_between(builder, from, low_text, high_text, count, true, true, to);
+        }
+        first = last + 1;
+        last = 10 * last + 9;
+    }
+}
+
+void grammar_json_integer_between(
+    struct grammar_builder *builder, int32_t from, int64_t low, int64_t high, int32_t to)
+{
+    if (high >= 0) {
+        magnitudes(builder, from, low > 0 ? low : 0, high, to);
+    }
+    if (low < 0) {
+        int32_t minus = grammar_text(builder, from, "-", 1);
+        magnitudes(builder, minus, high < 0 ? -high : 1, -low, to);
+    }
 }
 
 int32_t grammar_json_number(struct grammar_builder *builder, int32_t from)

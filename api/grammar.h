@@ -18,6 +18,10 @@ MUST_USE enum err grammar_of_choices(struct call *call, const struct bound_texts
 MUST_USE enum err grammar_of_any_object(struct call *call, const char *where,
     const struct grammar **out_grammar, struct err_info *info);
 
+/* A value of JSON that a schema, itself a text of JSON, takes. Errors name the keyword. */
+MUST_USE enum err grammar_of_schema(struct call *call, const struct bound_text *schema,
+    const char *where, const struct grammar **out_grammar, struct err_info *info);
+
 /* An expression as a part of a grammar: from a state to a state, as bytes, or as what stands
  * between the quotes of a string of JSON. Errors name the byte in info->offset. */
 enum grammar_spelling { GRAMMAR_PLAIN, GRAMMAR_IN_STRING };
@@ -27,6 +31,9 @@ MUST_USE enum err grammar_regex(struct grammar_builder *builder, const char *pat
 /* Parts of JSON: from a state to the one behind. */
 int32_t grammar_json_string(struct grammar_builder *builder, int32_t from);
 int32_t grammar_json_integer(struct grammar_builder *builder, int32_t from);
+/* Up to 15 digits. */
+void grammar_json_integer_between(
+    struct grammar_builder *builder, int32_t from, int64_t low, int64_t high, int32_t to);
 int32_t grammar_json_number(struct grammar_builder *builder, int32_t from);
 /* Any value within brackets: entry of a rule, made once. */
 int32_t grammar_json_value(struct grammar_builder *builder);

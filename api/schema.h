@@ -8,6 +8,7 @@
  *     integer  int32_t or int64_t            tuple   a struct, one member an element
  *     number   double                        map     a list of {struct bound_text key; T value;}
  *     boolean  bool                          object  a struct; `has_x` beside every optional x
+ *     json     struct bound_text
  *     enum     index of the word             union   {int32_t form; union {...};}
  */
 #ifndef API_SCHEMA_H
@@ -44,7 +45,8 @@ enum schema_type {
     SCHEMA_TUPLE,
     SCHEMA_MAP,
     SCHEMA_OBJECT,
-    SCHEMA_UNION
+    SCHEMA_UNION,
+    SCHEMA_JSON /* an object of any content, bound as its text */
 };
 
 struct schema {

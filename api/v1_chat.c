@@ -97,6 +97,7 @@ static enum err v1_chat_decode(
     *text = (struct v1_text){.shape = &SHAPE,
         .options = options,
         .format_where = "/response_format",
+        .schema_where = "/response_format/json_schema/schema",
         .sampling = &request->sampling,
         .budget = options->has_max_completion_tokens ? options->max_completion_tokens
                   : options->has_max_tokens          ? options->max_tokens

@@ -42,11 +42,18 @@ static enum err v1_responses_decode(
     bool logprobs = request->include.count > 0;
     *options =
         (struct common_openai_text){.n = 1, .stream = request->stream, .repetition_penalty = 1};
-    options->has_response_format = request->has_text && request->text.has_format;
-    options->response_format = request->text.format;
+    if (request->has_text && request->text.has_format) {
+        const struct v1_responses_request_text_format *format = &request->text.format;
+        options->has_response_format = true;
+        options->response_format = (struct common_response_format){
+            .type = (enum common_response_format_type)format->type, /* the same three words */
+            .has_json_schema = format->has_schema,
+            .json_schema = {.schema = format->schema}};
+    }
     notes->text = (struct v1_text){.shape = &SHAPE,
         .options = options,
         .format_where = "/text/format",
+        .schema_where = "/text/format/schema",
         .sampling = &request->sampling,
         .budget = request->has_max_output_tokens ? request->max_output_tokens : -1,
         .top_logprobs = logprobs ? request->top_logprobs : -1,
@@ -221,6 +228,14 @@ static void write_usage(struct json_out *out, const struct call *call, const str
     json_out_end(out);
 }
 
+static const char *format_word(const struct common_openai_text *options)
+{
+    static const char *const words[] = {[COMMON_RESPONSE_FORMAT_TYPE_TEXT] = "text",
+        [COMMON_RESPONSE_FORMAT_TYPE_JSON_OBJECT] = "json_object",
+        [COMMON_RESPONSE_FORMAT_TYPE_JSON_SCHEMA] = "json_schema"};
+    return options->has_response_format ? words[options->response_format.type] : words[0];
+}
+
 /* What the request said, as it was understood. */
 static void write_settings(struct json_out *out, const struct call *call)
 {
@@ -246,7 +261,7 @@ static void write_settings(struct json_out *out, const struct call *call)
     json_out_object(out);
     json_out_key(out, "format");
     json_out_object(out);
-    member(out, "type", v1_text_constrained(text->options) ? "json_object" : "text");
+    member(out, "type", format_word(text->options));
     json_out_end(out);
     json_out_end(out);
     member(out, "tool_choice", "none");

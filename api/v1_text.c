@@ -87,6 +87,20 @@ bool v1_text_constrained(const struct common_openai_text *options)
                options->response_format.type != COMMON_RESPONSE_FORMAT_TYPE_TEXT);
 }
 
+static enum err read_format(struct call *call, struct v1_text *text, struct err_info *info)
+{
+    const struct common_response_format *format = &text->options->response_format;
+    if (format->type == COMMON_RESPONSE_FORMAT_TYPE_JSON_OBJECT) {
+        return grammar_of_any_object(call, text->format_where, &text->grammar, info);
+    }
+    if (!format->has_json_schema) {
+        return call_fail(
+            info, ERR_INVALID, "required", text->schema_where, "json_schema comes with a schema");
+    }
+    return grammar_of_schema(
+        call, &format->json_schema.schema, text->schema_where, &text->grammar, info);
+}
+
 /* The one form that is asked for, if any. */
 static enum err read_grammar(struct call *call, struct v1_text *text, struct err_info *info)
 {
@@ -107,8 +121,7 @@ static enum err read_grammar(struct call *call, struct v1_text *text, struct err
         return grammar_of_regex(
             call, &options->guided_regex, "/guided_regex", &text->grammar, info);
     }
-    return formatted ? grammar_of_any_object(call, text->format_where, &text->grammar, info)
-                     : ERR_OK;
+    return formatted ? read_format(call, text, info) : ERR_OK;
 }
 
 enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *info)

@@ -82,7 +82,8 @@ struct v1_text {
     const struct common_sampling *sampling;
     struct v1_prompt *prompts; /* [prompt_count] */
     int32_t prompt_count;
-    const char *format_where;              /* of the response_format, for errors */
+    /* Of the response_format and its schema, for errors. */
+    const char *format_where, *schema_where;
     const struct grammar *grammar;         /* what answers must be, NULL = anything */
     int64_t budget;                        /* tokens of an answer; -1 = the room */
     int32_t top_logprobs;                  /* -1 = no log-probabilities */

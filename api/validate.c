@@ -136,6 +136,7 @@ bool validate_matches(const struct schema *schema, const struct json_in *value)
     case SCHEMA_TUPLE:
         return kind == JSON_IN_ARRAY;
     case SCHEMA_MAP:
+    case SCHEMA_JSON:
         return kind == JSON_IN_OBJECT;
     case SCHEMA_OBJECT:
         return kind == JSON_IN_OBJECT && matches_object(schema, value);
@@ -183,6 +184,7 @@ static bool in_range(const struct schema *schema, const struct json_in *value)
         return json_in_count(value) == (size_t)schema->field_count;
     case SCHEMA_BOOLEAN:
     case SCHEMA_OBJECT:
+    case SCHEMA_JSON:
     case SCHEMA_UNION:
         break;
     }
@@ -198,6 +200,7 @@ static bool right_type(const struct schema *schema, const struct json_in *value)
     case SCHEMA_TUPLE:
         return kind == JSON_IN_ARRAY;
     case SCHEMA_MAP:
+    case SCHEMA_JSON:
     case SCHEMA_OBJECT:
         return kind == JSON_IN_OBJECT;
     case SCHEMA_STRING:

@@ -11,6 +11,7 @@ Beside the keywords of draft 2020-12 the schemas use a few of their own:
     x-name       name of an element in prefixItems
     x-words      words of an enum that is written as a pattern because any case is accepted
     x-max-bytes  maxLength counts characters; this bounds the bytes
+    x-json       an object of any content, kept as text
     x-idle       accepted, no effect
     x-refused    known and not built; `enum` lists the values that change nothing
 An allOf of a $ref into common.json becomes a member of that name: its fields stay flat in JSON.
@@ -65,6 +66,8 @@ class Schemas:
 def kind_of(schema):
     if "oneOf" in schema:
         return "UNION"
+    if "x-json" in schema:
+        return "JSON"
     if "x-words" in schema or "enum" in schema:
         return "ENUM"
     kind = schema.get("type")
@@ -127,7 +130,7 @@ def what(schemas, schema, file):
         return "a string that is not empty" if low == 1 else "a string"
     if kind == "LIST":
         return what_list(schemas, schema, file)
-    return {"BOOLEAN": "true or false", "TUPLE": "a pair", "MAP": "an object",
+    return {"BOOLEAN": "true or false", "TUPLE": "a pair", "MAP": "an object", "JSON": "an object",
             "OBJECT": "an object"}[kind]
 
 
@@ -177,6 +180,10 @@ class Tables:
         counts = [f".count_min = {schema.get('minLength', 0)}",
                   f".count_max = {schema.get('x-max-bytes', INT32_MAX)}"]
         self.table(name, "STRING", schema, file, "sizeof(struct bound_text)", counts)
+        return "struct bound_text"
+
+    def emit_json(self, schema, file, name):
+        self.table(name, "JSON", schema, file, "sizeof(struct bound_text)", [])
         return "struct bound_text"
 
     def emit_integer(self, schema, file, name):

@@ -9,7 +9,8 @@ import re
 import sys
 import unittest
 
-import real
+import real  # skips where jsonschema is missing
+import jsonschema
 from real import ok
 
 MODEL = sys.argv.pop(1)
@@ -18,7 +19,7 @@ EXPRESSIONS = [r"[0-9]{1,3}", r"(yes|no|perhaps), (because|although) .{3,20}", r
                r"[a-zäöü]+ [^a-y]{2}", r"(ab|a)(c|bcd)(d*)!", r"\w+@\w+\.(com|org)", r"€{2,4}|日本+語"]
 
 
-class Constrained(unittest.TestCase):
+class Served(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.server = real.start(MODEL, "--log-level", "warn")
@@ -38,6 +39,8 @@ class Constrained(unittest.TestCase):
                                              "max_tokens": TOKENS, **fields})
         return reply["choices"][0]["text"], reply["choices"][0]["finish_reason"]
 
+
+class Texts(Served):
     def test_expressions(self):
         for expression in EXPRESSIONS:
             whole = 0
@@ -110,6 +113,96 @@ class Constrained(unittest.TestCase):
                 self.refuse(expression)
         self.assertIn("at byte 3", self.refuse("ab*+"))
         self.assertIsNotNone(self.choice(1, guided_regex="(" * 64 + "a" + ")" * 64))
+
+
+SCHEMAS = [
+    {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5},
+                                      "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                                      "mood": {"enum": ["good", "b\"d", None, 1.5, [1, {"a": 2}]]}},
+     "required": ["name", "mood"], "additionalProperties": False},
+    {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "integer", "minimum": -17,
+                                                              "exclusiveMaximum": 205}},
+    {"type": ["boolean", "null", "number"]},
+    {"prefixItems": [{"const": "x"}, {"type": "boolean"}], "items": False, "minItems": 1},
+    {"$ref": "#/$defs/node", "$defs": {"node": {
+        "type": "object", "required": ["v"], "additionalProperties": False,
+        "properties": {"v": {"type": "boolean"}, "next": {"$ref": "#/$defs/node"}}}}},
+    {"type": "string", "pattern": "^[a-c]+\\\\?\"[0-9]{2}$"},
+    {"type": "string", "pattern": "b"},
+    {"type": "string", "minLength": 2, "maxLength": 4},
+    {"type": "string", "format": "date"},
+    {"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]},
+    {"oneOf": [{"type": "integer", "maximum": -1000}, {"type": "boolean"}]},
+    {"type": "object", "additionalProperties": {"type": "boolean"}},
+    {"type": "object", "properties": {"a": True, "b": {"allOf": [{"type": "null"}]}},
+     "required": ["b"], "title": "T", "description": "D"},
+]
+
+
+class Schemas(Served):
+    def formatted(self, schema, seed):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True,
+                                                       "schema": schema}}
+        return self.choice(seed, response_format=form)
+
+    def test_sampled_values_are_valid(self):
+        for schema in SCHEMAS:
+            jsonschema.Draft202012Validator.check_schema(schema)
+            checker = jsonschema.Draft202012Validator(schema)
+            whole = 0
+            for seed in range(SEEDS):
+                text, finish = self.formatted(schema, seed)
+                if finish == "stop":
+                    whole += 1
+                    checker.validate(json.loads(text))
+            if MODEL == "tiny":
+                self.assertGreater(whole, 0, schema)
+
+    def test_other_routes(self):
+        schema = {"type": "integer", "minimum": 5, "maximum": 7}
+        reply = self.ask("/generate", {"inputs": "A number:", "parameters": {
+            "grammar": {"type": "json", "value": schema}}})
+        self.assertIn(json.loads(reply["generated_text"]), (5, 6, 7))
+        if MODEL == "tiny":  # it has no chat template
+            return
+        reply = self.ask("/v1/responses", {"input": "A number.", "text": {"format": {
+            "type": "json_schema", "name": "x", "schema": schema}}})
+        self.assertIn(json.loads(reply["output"][0]["content"][0]["text"]), (5, 6, 7))
+        self.assertEqual(reply["text"]["format"], {"type": "json_schema"})
+
+    def test_what_is_not_built_is_refused_by_name(self):
+        """Also U7: a schema that is itself, and nests without an end."""
+        deep = {"type": "null"}
+        for _ in range(20):
+            deep = {"type": "array", "minItems": 1, "items": deep}
+        endless = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+        for schema, where in (
+                ({"type": "object", "minProperties": 1}, "/minProperties"),
+                ({"properties": {"a": {"multipleOf": 2}}}, "/properties/a/multipleOf"),
+                ({"type": "number", "minimum": 1}, "/minimum"),
+                ({"items": {"not": {}}}, "/items/not"),
+                ({"format": "email"}, "/format"),
+                ({"pattern": "(?=a)"}, "/pattern"),
+                ({"pattern": "a", "minLength": 1}, "/pattern"),
+                ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "/oneOf"),
+                ({"allOf": [{}, {}]}, "/allOf"),
+                ({"anyOf": []}, "/anyOf"),
+                ({"enum": []}, "/enum"),
+                ({"required": ["a"]}, "/required/0"),
+                ({"type": "strin"}, "/type"),
+                ({"$ref": "#/nowhere"}, "/$ref"),
+                ({"$ref": "http://a/b"}, "/$ref"),
+                ({"$ref": "#"}, ""),
+                ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, ""),
+                (endless, ""),
+                ({"type": "string", "minLength": 40000}, ""),
+                ({"type": "integer", "minimum": 2, "maximum": 1}, "")):
+            with self.subTest(schema):
+                place = "/response_format/json_schema/schema" + where
+                real.refused(self.server, "/v1/completions", {
+                    "prompt": "a", "response_format": {
+                        "type": "json_schema", "json_schema": {"schema": schema}}}, 400, place)
+        self.formatted(deep, 1)
 
 
 if __name__ == "__main__":

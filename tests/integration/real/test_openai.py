@@ -498,7 +498,8 @@ class Chat(unittest.TestCase):
                   reasoning_effort="none", modalities=["text"], response_format={"type": "text"},
                   parallel_tool_calls=True, best_of=1, store=True, metadata={}, user="u")
         refuse("/modalities/1", modalities=["text", "audio"])
-        refuse("/response_format/type", response_format={"type": "json_schema"})
+        refuse("/response_format/json_schema/schema",
+               response_format={"type": "json_schema"})
         refuse("/top_logprobs", top_logprobs=1)
         refuse("/top_logprobs", logprobs=True, top_logprobs=21)
         refuse("/n", n=17)
