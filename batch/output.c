@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include "engine/base/attr.h"
 
-static const int deadly[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+static const int deadly[] = {SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGXFSZ};
 static char temporary[4096];
 
 enum err output_fail(struct err_info *info)
