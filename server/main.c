@@ -3,6 +3,7 @@
  * end. The listener opens before the model is loaded, so that a probe gets an honest 503 instead
  * of a refused connection; --print-plan and a broken file are found out before that.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -302,10 +303,27 @@ static int help(const struct config *config)
     return EXIT_SUCCESS;
 }
 
+/* A stream that the parent closed would be the next file that is opened: a socket that gets our
+ * log, an event descriptor that is read as lines. It becomes one that the stream cannot use, so
+ * that whoever needs it fails and says so. */
+static bool hold_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     struct config config;
     struct err_info info = {.offset = -1};
+    if (!hold_streams()) {
+        return EXIT_FAILURE; /* nowhere to say so */
+    }
     json_in_init();
     if (config_read(argc, argv, &config, &info) != ERR_OK) {
         return complain(&info);

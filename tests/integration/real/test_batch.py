@@ -316,7 +316,7 @@ class Pipes(Case):
         self.assertEqual(process.stderr.read(), b"")
 
     def test_signals_leave_no_file(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             process = self.start("embed", "--output", str(self.folder / "a.npy"))
             process.stdin.write(b"fox\n" * 10)
             process.stdin.flush()
@@ -341,6 +341,26 @@ class Pipes(Case):
             self.assertEqual((ended.returncode, ended.stdout), (1, b""))
             self.assertIn(word, ended.stderr.decode())
         self.assertEqual(list(self.folder.iterdir()), [link])
+
+    def test_a_limit_of_files(self):
+        """As by `ulimit -f`; SIGXFSZ comes in the midst of a write."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # which Python ignores
+        ended = run("embed", "fox\n" * 50, "--output", str(self.folder / "a"), preexec_fn=limit)
+        self.assertEqual(ended.returncode, -signal.SIGXFSZ)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_streams_that_are_closed(self):
+        """No file that is opened later takes their place."""
+        for fd, word in ((0, "input: cannot be read: Bad"), (1, "output: cannot be written: Bad")):
+            ended = run("embed", b"fox", preexec_fn=lambda fd=fd: os.close(fd))
+            self.assertEqual((ended.returncode, ended.stdout), (1, b""))
+            self.assertIn(word, ended.stderr.decode())
+        ended = run("embed", b"fox", preexec_fn=lambda: os.close(2))
+        self.assertEqual((ended.returncode, ended.stderr), (0, b""))
+        self.assertTrue(ended.stdout.startswith(b"[["))
 
     def test_inputs_that_cannot_be(self):
         for path in ("/nonexistent", "/"):
