@@ -183,6 +183,8 @@ static struct ask_slot *append(struct ask *ask, const struct endpoint *endpoint)
         .model = engine_model(ask->engine),
         .tokenizer = engine_tokenizer(ask->engine),
         .chat_template = engine_chat_template(ask->engine),
+        .served_name = ask->served_name,
+        .aliases = ask->aliases,
         .limits = &limits};
     return slot;
 }

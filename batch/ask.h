@@ -35,6 +35,7 @@ struct ask {
     int32_t running;
     size_t bytes; /* of all bodies in the queue */
     int wake_fd; /* readable when the engine has news: for a caller that waits for more than that */
+    const char *served_name, *aliases; /* of every call (struct call); the caller may set them */
     bool closing;
 };
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include "api/embed.h"
 #include "api/error_map.h"
 #include "api/json_in.h"
 #include "api/json_out.h"
@@ -196,9 +197,30 @@ static enum err write_header(struct batch *batch, struct err_info *info)
                : output_fail(info);
 }
 
-static enum err write_rows(struct batch *batch, const struct ask_slot *slot, struct err_info *info)
+/* A row is an input's vector as float32. What asks for other numbers, or that a vector may be
+ * missing, asks for what the array would not say. */
+static enum err check_rows(const struct ask_slot *slot, struct err_info *info)
 {
     enum err err = ask_items(slot, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct embed_notes *notes = slot->call.state;
+    const enum common_encoding_format format = notes->request->encoding_format;
+    if (format != COMMON_ENCODING_FORMAT_FLOAT && format != COMMON_ENCODING_FORMAT_BASE64) {
+        return err_set(
+            info, ERR_UNSUPPORTED_FIELD, "/encoding_format", "the numbers of an array are float32");
+    }
+    if (notes->request->on_error == EMBED_REQUEST_ON_ERROR_REPORT) {
+        return err_set(info, ERR_UNSUPPORTED_FIELD, "/on_error",
+            "an array has no place for the errors of its inputs");
+    }
+    return ERR_OK;
+}
+
+static enum err write_rows(struct batch *batch, const struct ask_slot *slot, struct err_info *info)
+{
+    enum err err = check_rows(slot, info);
     if (err != ERR_OK) {
         return fail_line(info, slot->from, info);
     }
@@ -347,6 +369,8 @@ static enum err answer(struct batch *batch, struct err_info *info)
     if (err != ERR_OK) {
         return err;
     }
+    batch->ask.served_name = options->served_name;
+    batch->ask.aliases = options->aliases;
     progress_begin(&batch->progress, options->progress, options->terminal, "lines");
     err = answer_all(batch, info);
     progress_show(&batch->progress, batch->done, 0, batch->tokens, true);

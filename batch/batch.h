@@ -19,6 +19,7 @@ struct batch_options {
     const char *input;    /* a file; "" = standard input */
     const char *output;   /* a file, an array if its name ends in .npy; "" = standard output */
     const char *body;     /* an object: fields that go with every text; "" = none */
+    const char *served_name, *aliases; /* of the model, as in struct call; NULL = none */
     bool jsonl;
     FILE *progress; /* NULL = none */
     bool terminal;  /* `progress` is one: its line is written over */

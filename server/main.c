@@ -273,6 +273,8 @@ static int run_batch(const struct config *config)
         .input = config->input,
         .output = config->output,
         .body = config->body,
+        .served_name = or_null(config->served_model_name),
+        .aliases = or_null(config->model_alias),
         .jsonl = config->jsonl,
         .progress = terminal || config->progress ? stderr : NULL,
         .terminal = terminal,

@@ -236,6 +236,15 @@ class Lines(Case):
         self.assertEqual(ended.returncode, 0)
         self.assertEqual(ended.stderr, b"magnetd: line 2: unknown fields: foo (1 lines)\n")
 
+    def test_names_of_the_model(self):
+        lines = "".join(json.dumps({"inputs": "fox", "model": name, "details": True}) + "\n"
+                        for name in ("mine", "a", "b", "c"))
+        ended = run("embed", lines, "--jsonl", "--served-model-name", "mine", "--model-alias",
+                    "a,b")
+        replies = [json.loads(line) for line in self.answers(ended, failed=1)]
+        self.assertEqual([reply.get("model") for reply in replies], ["mine"] * 3 + [None])
+        self.assertEqual(replies[3]["param"], "/model")
+
     def test_flat_memory(self):
         """10,000 lines take what 1,000 take; the children's peak only grows."""
         data = "".join(text + "\n" for text in self.texts(1000))
@@ -275,6 +284,20 @@ class Arrays(Case):
         self.assertIn("line 2: its vector has 2 numbers, those before ", ended.stderr.decode())
         self.assertEqual(out.read_text(), "before")
         self.assertEqual(len(list(self.folder.iterdir())), 1)
+
+    def test_what_an_array_cannot_say(self):
+        out = self.folder / "a.npy"
+        for body, field in (({"encoding_format": "float16"}, "/encoding_format"),
+                            ({"encoding_format": "int8"}, "/encoding_format"),
+                            ({"encoding_format": "binary"}, "/encoding_format"),
+                            ({"on_error": "report"}, "/on_error")):
+            ended = run("embed", "fox", "--output", str(out), "--body", json.dumps(body))
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn(f"line 1: {field}: ", ended.stderr.decode())
+        ended = run("embed", '{"inputs":["fox",""],"on_error":"report"}', "--jsonl", "--output",
+                    str(out))
+        self.assertIn("line 1: /on_error: ", ended.stderr.decode())
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_only_of_embed(self):
         ended = run("generate", "fox", "--output", str(self.folder / "a.npy"))
