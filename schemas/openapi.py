@@ -13,7 +13,7 @@ import re
 FAMILIES = {"tei": "TEI", "openai": "OpenAI", "llama": "llama.cpp"}
 ERRORS = {"tei": "error_tei.json", "openai": "error_openai.json", "llama": "error_llama.json"}
 # What only the generator of C tables reads.
-PRIVATE = ("x-form", "x-name", "x-words", "x-max-bytes", "$schema", "$id")
+PRIVATE = ("x-form", "x-json", "x-name", "x-words", "x-max-bytes", "$schema", "$id")
 
 
 def component_name(file, pointer=""):

@@ -591,7 +591,7 @@ class Responses(unittest.TestCase):
                      text={"format": {"type": "text"}}, metadata={})
         for body, where in (({}, "/input"), ({"input": []}, "/input"), ({"input": 1}, "/input"),
                             ({"input": "a", "text": {"format": {"type": "json_schema"}}},
-                             "/text/format/type"),
+                             "/text/format/schema"),
                             ({"input": "a", "top_logprobs": 1}, "/top_logprobs"),
                             ({"input": "a", "max_output_tokens": 0}, "/max_output_tokens"),
                             ({"input": "a " * 2 * CONTEXT}, "/input"),

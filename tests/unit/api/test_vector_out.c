@@ -146,8 +146,8 @@ static bool fails(enum common_encoding_format format, float value)
 static void test_beyond_the_form(void **state)
 {
     (void)state;
-    for (int format = COMMON_ENCODING_FORMAT_FLOAT; format <= COMMON_ENCODING_FORMAT_BINARY;
-         format++) {
+    for (int i = COMMON_ENCODING_FORMAT_FLOAT; i <= COMMON_ENCODING_FORMAT_BINARY; i++) {
+        enum common_encoding_format format = (enum common_encoding_format)i;
         assert_true(fails(format, NAN));
         assert_true(fails(format, -INFINITY));
         assert_false(fails(format, 65504.0f)); /* the largest float16 */
@@ -163,13 +163,12 @@ static void test_full_buffer(void **state)
 {
     (void)state;
     float values[LENGTH] = {0};
-    for (int format = COMMON_ENCODING_FORMAT_FLOAT; format <= COMMON_ENCODING_FORMAT_BINARY;
-         format++) {
+    for (int i = COMMON_ENCODING_FORMAT_FLOAT; i <= COMMON_ENCODING_FORMAT_BINARY; i++) {
         struct buf buf;
         struct json_out json;
         buf_init(&buf, MEM_REQUESTS, 4);
         json_out_init(&json, &buf);
-        vector_out(&json, format, values, LENGTH);
+        vector_out(&json, (enum common_encoding_format)i, values, LENGTH);
         assert_true(buf.failed);
         buf_free(&buf);
     }
