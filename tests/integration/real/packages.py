@@ -8,7 +8,6 @@ installed only with MAGNETD_CLIENTS=all; once installed they are used without.
 """
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,8 +36,11 @@ def install(folder, packages, limit_s):
             skip(f"{' '.join(packages)} was not installed within {limit_s} s")
         if done.returncode != 0:
             skip(f"pip cannot install {' '.join(packages)} here (offline?)")
-        if not folder.exists():
-            shutil.move(f"{fresh}/packages", folder)
+        try:
+            os.rename(f"{fresh}/packages", folder)
+        except OSError:  # the other one came first
+            if not folder.exists():
+                raise
 
 
 def load(*packages, heavy=False):
