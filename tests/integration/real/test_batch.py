@@ -72,6 +72,10 @@ def array(path):
     return [values[row * dim:(row + 1) * dim] for row in range(rows)]
 
 
+def leave_no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def single(value):
     return struct.unpack("<f", struct.pack("<f", value))[0]
 
@@ -340,7 +344,8 @@ class Pipes(Case):
 
     def test_signals_leave_no_file(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            process = self.start("embed", "--output", str(self.folder / "a.npy"))
+            process = self.start("embed", "--output", str(self.folder / "a.npy"),
+                                 preexec_fn=leave_no_core)
             process.stdin.write(b"fox\n" * 10)
             process.stdin.flush()
             end = time.monotonic() + 20 * real.SCALE
@@ -368,7 +373,7 @@ class Pipes(Case):
     def test_a_limit_of_files(self):
         """As by `ulimit -f`; SIGXFSZ comes in the midst of a write."""
         def limit():
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            leave_no_core()
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # which Python ignores
         ended = run("embed", "fox\n" * 50, "--output", str(self.folder / "a"), preexec_fn=limit)
