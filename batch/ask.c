@@ -226,10 +226,13 @@ struct ask_slot *ask_ready(struct ask *ask)
 struct ask_slot *ask_wait(struct ask *ask)
 {
     ASSERT(ask->count > 0);
-    while (slot_at(ask, 0)->state != ASK_DONE) {
+    /* Looks before it waits: what was released since may be the room that the oldest waits for. */
+    struct ask_slot *slot = ask_ready(ask);
+    while (slot == NULL) {
         wait_for_news(ask);
+        slot = slot_at(ask, 0)->state == ASK_DONE ? slot_at(ask, 0) : NULL;
     }
-    return slot_at(ask, 0);
+    return slot;
 }
 
 void ask_release(struct ask *ask)

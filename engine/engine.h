@@ -122,8 +122,9 @@ bool engine_deterministic(const struct engine *engine);
 /* A free job slot, reset; ERR_BUSY when all are taken. */
 MUST_USE enum err engine_acquire(struct engine *engine, struct job **out_job);
 /* Checks the plan against the model and limits (ERR_CONTEXT, ERR_LIMIT, ERR_INVALID with info),
- * sizes the results and queues the job. ERR_BUSY when the ring is full, ERR_SHUTDOWN when
- * draining. On failure the job is still the caller's. */
+ * sizes the results and queues the job. ERR_BUSY when the ring, the memory for results or the
+ * places of bulk requests are taken, ERR_SHUTDOWN when draining. On failure the job
+ * is still the caller's, who may submit it again. */
 MUST_USE enum err engine_submit(struct engine *engine, struct job *job, struct err_info *info);
 /* Called from the engine thread whenever a job is done or an event was added: must only wake the
  * taker (write an eventfd). Set before the first submit. */
