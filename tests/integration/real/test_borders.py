@@ -13,6 +13,7 @@ from real import ok
 from variants import NORMAL, P, Variant
 
 MODEL = sys.argv.pop(1)
+real.need_model(MODEL)
 TINY = MODEL == "tiny"
 SPACED = ["\u2581a", "\u2581t", "\u2581\u2581", "\u2581\u2581\u2581", "\u2581\u2581a"]
 MERGES = ["\u0120 a", "\u0120 t", "\u0120 \u0120", "\u0120\u0120 \u0120", "\u0120\u0120 a"]
