@@ -250,12 +250,17 @@ enum err grammar_of_choices(struct call *call, const struct bound_texts *choices
 {
     struct grammar_builder builder;
     grammar_begin(&builder, call->arena);
-    int32_t start = grammar_state(&builder);
-    for (int32_t i = 0; i < choices->count; i++) {
-        const struct bound_text *choice = &choices->items[i];
-        grammar_final(
-            &builder, grammar_text(&builder, start, choice->bytes, (size_t)choice->count));
+    int32_t start = grammar_state(&builder), end = grammar_state(&builder);
+    struct grammar_word *words = NULL;
+    enum err err = call_array(call, (size_t)choices->count, sizeof *words, &words, info);
+    if (err != ERR_OK) {
+        return err;
     }
+    for (int32_t i = 0; i < choices->count; i++) {
+        words[i] = (struct grammar_word){choices->items[i].bytes, (size_t)choices->items[i].count};
+    }
+    grammar_words(&builder, start, words, (size_t)choices->count, end);
+    grammar_final(&builder, end);
     return grammar_close(call, &builder, start, where, out_grammar, info);
 }
 

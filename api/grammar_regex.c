@@ -24,7 +24,8 @@ struct reader {
     const char *text;
     size_t count, at;
     enum grammar_spelling spelling;
-    bool dry; /* read, and build nothing */
+    bool dry;     /* read, and build nothing */
+    bool negated; /* within [^ ] */
     int32_t depth;
     enum err err;
     struct err_info *info;
@@ -122,6 +123,12 @@ static void set_negate(struct reader *reader, struct set *set)
     *set = other;
 }
 
+/* What some reader takes for a space beside those of ASCII. They are in neither \s nor \S, and in a
+ * class that is negated in both, so that a text is of the expression for every reader. */
+static const struct range OTHER_SPACES[] = {{0x1C, 0x1F}, {0x85, 0x85}, {0xA0, 0xA0},
+    {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+    {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+
 /* \d and its like; false when the letter is none of them. */
 static bool named_class(struct reader *reader, char letter, struct set *out_set)
 {
@@ -142,6 +149,11 @@ static bool named_class(struct reader *reader, char letter, struct set *out_set)
         break;
     default:
         return false;
+    }
+    for (size_t i = 0;
+         (letter == 'S') != reader->negated && i < sizeof OTHER_SPACES / sizeof *OTHER_SPACES;
+         i++) {
+        set_add(reader, &set, OTHER_SPACES[i].low, OTHER_SPACES[i].high);
     }
     if ((letter & 0x20) == 0) {
         set_negate(reader, &set);
@@ -234,7 +246,7 @@ static int32_t read_member(struct reader *reader, struct set *set)
 /* Behind a `[`. */
 static void read_class(struct reader *reader, struct set *set)
 {
-    bool negated = take(reader, '^');
+    bool negated = reader->negated = take(reader, '^');
     while (!stopped(reader) && peek(reader) != ']') {
         if (at_end(reader)) {
             fail(reader, ERR_INVALID, "a class is not closed");
@@ -261,6 +273,7 @@ static void read_class(struct reader *reader, struct set *set)
     if (!take(reader, ']')) {
         fail(reader, ERR_INVALID, "a class is not closed");
     }
+    reader->negated = false;
     if (negated) {
         set_negate(reader, set);
     }
@@ -343,6 +356,8 @@ static int32_t read_atom(struct reader *reader, int32_t from)
         read_class(reader, &set);
     } else if (take(reader, '.')) {
         set_add(reader, &set, '\n', '\n');
+        set_add(reader, &set, '\r', '\r');
+        set_add(reader, &set, 0x2028, 0x2029);
         set_negate(reader, &set);
     } else if (take(reader, '\\')) {
         int32_t escaped = read_escape(reader, &set);

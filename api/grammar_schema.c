@@ -20,7 +20,8 @@ enum {
     RULES_MAX = 2048,
     REF_HOPS_MAX = 64,
     POINTER_BYTES = ERR_WHERE_BYTES,
-    COUNT_MAX = 1 << 15, /* of minLength and its like: more states than there are */
+    LITERAL_BYTES_MAX = GRAMMAR_STATES, /* a state a byte */
+    COUNT_MAX = 1 << 15,                /* of minLength and its like: more states than there are */
 };
 
 enum kind_bit {
@@ -614,19 +615,23 @@ static bool alone(struct compiler *compiler, const struct json_in *node, const c
     return true;
 }
 
-static void build_literal(
-    struct compiler *compiler, const struct json_in *value, int32_t from, int32_t to)
+/* A value as it is written, in the call's arena. */
+static struct grammar_word literal(struct compiler *compiler, const struct json_in *value)
 {
+    struct grammar_word word = {0};
     struct buf text;
-    buf_init(&text, MEM_REQUESTS, 1 << 22);
+    buf_init(&text, MEM_REQUESTS, LITERAL_BYTES_MAX);
     json_text_write(value, &text);
-    if (text.failed) {
-        fail(compiler, ERR_LIMIT, compiler->where, "a value is too long");
+    char *copy = text.failed ? NULL : arena_array(compiler->call->arena, text.count + 1, 1);
+    if (copy != NULL) {
+        memcpy(copy, text.bytes, text.count);
+        word = (struct grammar_word){copy, text.count};
     } else {
-        int32_t end = grammar_text(&compiler->builder, from, text.bytes, text.count);
-        grammar_empty(&compiler->builder, end, to);
+        fail(compiler, text.failed ? ERR_LIMIT : ERR_NO_MEMORY, compiler->where,
+            text.failed ? "a value is too long" : "out of memory");
     }
     buf_free(&text);
+    return word;
 }
 
 static void build_enum(struct compiler *compiler, const struct json_in *node, const char *where,
@@ -639,10 +644,18 @@ static void build_enum(struct compiler *compiler, const struct json_in *node, co
         return;
     }
     unsigned kinds = alone(compiler, node, where, with) ? kinds_of(compiler, node, where) : 0;
+    struct grammar_word *words = NULL;
+    size_t count = 0;
+    enum err err =
+        call_array(compiler->call, json_in_count(values), sizeof *words, &words, compiler->info);
+    compiler->err = compiler->err == ERR_OK ? err : compiler->err;
     for (size_t i = 0; i < json_in_count(values) && !stopped(compiler); i++) {
         if ((kinds & kind_of_value(json_in_at(values, i))) != 0) {
-            build_literal(compiler, json_in_at(values, i), from, to);
+            words[count++] = literal(compiler, json_in_at(values, i));
         }
+    }
+    if (!stopped(compiler)) {
+        grammar_words(&compiler->builder, from, words, count, to);
     }
 }
 
@@ -742,7 +755,8 @@ static void build_schema(struct compiler *compiler, const struct json_in *node, 
     } else if (value != NULL) {
         if (alone(compiler, node, where, const_with) &&
             (kinds_of(compiler, node, where) & kind_of_value(value)) != 0) {
-            build_literal(compiler, value, from, to);
+            struct grammar_word word = literal(compiler, value);
+            grammar_words(&compiler->builder, from, &word, 1, to);
         }
     } else if (member(node, "enum") != NULL) {
         build_enum(compiler, node, where, from, to);

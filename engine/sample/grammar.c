@@ -48,7 +48,7 @@ static void move(const struct grammar *grammar, struct moves *moves, struct gram
     struct grammar_way way;
     way_copy(&way, &moves->open[--moves->count]);
     const struct grammar_state *state = &grammar->states[way.state];
-    if (state->edge_count > 0) {
+    if (way.depth + state->edge_need <= GRAMMAR_DEPTH) {
         keep(set, &way);
     }
     if (state->final && way.depth == 0) {

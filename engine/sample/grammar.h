@@ -38,8 +38,9 @@ struct grammar_call {
 struct grammar_state {
     int32_t edge_from, edge_count;
     int32_t call_from, call_count;
-    bool final;   /* a return, or the end of the text */
-    uint8_t need; /* calls deep to its nearest end, GRAMMAR_ENDLESS = none */
+    bool final;        /* a return, or the end of the text */
+    uint8_t need;      /* calls deep to its nearest end, GRAMMAR_ENDLESS = none */
+    uint8_t edge_need; /* the same by way of a byte that some token has */
 };
 
 /* Immutable. In its rules no call comes back to itself before a byte. */

@@ -5,7 +5,9 @@
  */
 #include "engine/sample/grammar_build.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include "engine/base/checked.h"
 #include "engine/base/utf8.h"
 
 enum {
@@ -93,6 +95,50 @@ int32_t grammar_text(struct grammar_builder *builder, int32_t from, const char *
         from = to;
     }
     return from;
+}
+
+static int compare_words(const void *a, const void *b)
+{
+    const struct grammar_word *left = a, *right = b;
+    size_t count = MIN(left->bytes, right->bytes);
+    int order = count > 0 ? memcmp(left->text, right->text, count) : 0;
+    return order != 0 ? order : (left->bytes > right->bytes) - (left->bytes < right->bytes);
+}
+
+static size_t shared_bytes(const struct grammar_word *a, const struct grammar_word *b)
+{
+    size_t n = 0;
+    while (n < a->bytes && n < b->bytes && a->text[n] == b->text[n]) {
+        n++;
+    }
+    return n;
+}
+
+void grammar_words(struct grammar_builder *builder, int32_t from, struct grammar_word *words,
+    size_t count, int32_t to)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < count; i++) {
+        longest = MAX(longest, words[i].bytes);
+    }
+    if (longest >= GRAMMAR_STATES && builder->failed == ERR_OK) {
+        builder->failed = ERR_LIMIT;
+    }
+    int32_t *path = /* states behind the first n bytes of the word before */
+        builder->failed == ERR_OK ? arena_array(builder->arena, longest + 1, sizeof *path) : NULL;
+    if (path == NULL) {
+        builder->failed = builder->failed == ERR_OK ? ERR_NO_MEMORY : builder->failed;
+        return;
+    }
+    qsort(words, count, sizeof *words, compare_words);
+    path[0] = from;
+    for (size_t i = 0; i < count && builder->failed == ERR_OK; i++) {
+        const struct grammar_word *word = &words[i];
+        for (size_t n = i > 0 ? shared_bytes(word - 1, word) : 0; n < word->bytes; n++) {
+            path[n + 1] = grammar_text(builder, path[n], word->text + n, 1);
+        }
+        grammar_empty(builder, path[word->bytes], to);
+    }
 }
 
 /* Code points of one length whose bytes are ranges of their own, byte by byte. */
@@ -250,17 +296,23 @@ static bool range_spelled(const struct grammar_alphabet *alphabet, const struct 
     return false;
 }
 
-static uint8_t need_of(const struct finisher *finisher, const struct grammar_state *state,
+static uint8_t edge_need_of(const struct finisher *finisher, const struct grammar_state *state,
     const struct grammar_alphabet *alphabet)
 {
-    int32_t need = state->final ? 0 : GRAMMAR_ENDLESS;
+    uint8_t need = GRAMMAR_ENDLESS;
     for (int32_t i = 0; i < state->edge_count && need > 0; i++) {
         const struct grammar_edge *edge = &finisher->edges[state->edge_from + i];
-        int32_t there = finisher->states[edge->target].need;
+        uint8_t there = finisher->states[edge->target].need;
         if (there < need && range_spelled(alphabet, edge)) {
             need = there;
         }
     }
+    return need;
+}
+
+static uint8_t need_of(const struct finisher *finisher, const struct grammar_state *state)
+{
+    int32_t need = state->final ? 0 : state->edge_need;
     for (int32_t i = 0; i < state->call_count && need > 0; i++) {
         const struct grammar_call *call = &finisher->calls[state->call_from + i];
         int32_t within = finisher->states[call->entry].need + 1;
@@ -275,15 +327,19 @@ static void find_needs(struct finisher *finisher, const struct grammar_alphabet 
 {
     int32_t count = finisher->builder->state_count;
     for (int32_t s = 0; s < count; s++) {
-        finisher->states[s].need = GRAMMAR_ENDLESS;
+        finisher->states[s].need = finisher->states[s].edge_need = GRAMMAR_ENDLESS;
     }
     bool changed = true;
     for (int32_t pass = 0; changed && pass < NEED_PASSES; pass++) {
         changed = false;
         for (int32_t s = count - 1; s >= 0; s--) {
-            uint8_t need = need_of(finisher, &finisher->states[s], alphabet);
-            changed = changed || need != finisher->states[s].need;
-            finisher->states[s].need = need;
+            struct grammar_state *state = &finisher->states[s];
+            uint8_t edge_need = edge_need_of(finisher, state, alphabet);
+            changed = changed || edge_need != state->edge_need;
+            state->edge_need = edge_need;
+            uint8_t need = need_of(finisher, state);
+            changed = changed || need != state->need;
+            state->need = need;
         }
     }
 }

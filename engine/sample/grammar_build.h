@@ -40,6 +40,14 @@ void grammar_final(struct grammar_builder *builder, int32_t state);
 
 /* The bytes of a text, one after another; returns the state behind. */
 int32_t grammar_text(struct grammar_builder *builder, int32_t from, const char *text, size_t bytes);
+/* One of the words, sorted in place so that they share their beginnings: a text then stands in one
+ * way among them, however many begin alike. From a state to a state. */
+struct grammar_word {
+    const char *text;
+    size_t bytes;
+};
+void grammar_words(struct grammar_builder *builder, int32_t from, struct grammar_word *words,
+    size_t count, int32_t to);
 /* One character of a range of code points in UTF-8; surrogates are left out. */
 void grammar_range(
     struct grammar_builder *builder, int32_t from, int32_t low, int32_t high, int32_t to);

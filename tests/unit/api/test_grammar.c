@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 #include "api/grammar.h"
@@ -77,6 +78,8 @@ static void expressions_match_whole_texts(void **state)
             {"\xED\xA0\x80", "\xE0\x9F\xBF", "\xF0\x90\x80\x80"}},
         {".", {"a", "\xE2\x82\xAC"}, {"\n", "", "ab"}},
         {"\\.\\[\\x41", {".[A"}, {"x[A"}},
+        {"[^\\s]|\\S", {"a", "\xC3\xA9"}, {"\xC2\xA0", "\xEF\xBB\xBF", " ", "\xE2\x80\xA8"}},
+        {"[^\\S]|[\\s]|.", {" ", "\xC2\xA0"}, {"\xE2\x80\xA8", "\xE2\x80\xA9", "aa"}},
         {"(?:a|(b))c", {"ac", "bc"}, {"c", "abc"}},
         {"\\S\\s\\w\\W", {"a a "}, {"  a ", "aaa "}},
         {"(a*)*b", {"b", "aaab"}, {"a"}},
@@ -240,6 +243,92 @@ static void rules_without_a_text_are_refused(void **state)
     }
 }
 
+/* As many words as a request may have, of one beginning: none is forgotten. */
+static void words_share_their_beginnings(void **state)
+{
+    (void)state;
+    enum { WORDS = 1024 };
+    static char texts[WORDS][16];
+    static struct grammar_word words[WORDS + 2];
+    struct grammar_builder builder;
+    struct grammar_alphabet alphabet;
+    struct grammar grammar;
+    whole_alphabet(&alphabet);
+    arena_drop(&arena);
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    for (int32_t i = 0; i < WORDS; i++) {
+        (void)snprintf(texts[i], sizeof texts[i], "label %d", (int)(i * 7 % WORDS));
+        words[i] = (struct grammar_word){texts[i], strlen(texts[i])};
+    }
+    words[WORDS] = words[3]; /* twice */
+    words[WORDS + 1] = (struct grammar_word){"la", 2};
+    grammar_begin(&builder, &arena);
+    int32_t start = grammar_state(&builder), end = grammar_state(&builder);
+    grammar_words(&builder, start, words, WORDS + 2, end);
+    grammar_final(&builder, end);
+    assert_int_equal(grammar_finish(&builder, start, &alphabet, &grammar, NULL), ERR_OK);
+    for (int32_t i = 0; i < WORDS; i++) {
+        assert_true(matches(&grammar, texts[i]));
+    }
+    assert_true(matches(&grammar, "la"));
+    assert_false(matches(&grammar, "label "));
+    assert_false(matches(&grammar, "label 1024"));
+}
+
+/* States and moves at their bounds, and one past them. */
+static void bounds_of_a_grammar(void **state)
+{
+    (void)state;
+    for (int32_t kind = 0; kind < 2; kind++) {
+        for (int32_t over = 0; over < 2; over++) {
+            struct grammar_builder builder;
+            struct grammar_alphabet alphabet;
+            struct grammar grammar;
+            whole_alphabet(&alphabet);
+            arena_drop(&arena);
+            arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+            grammar_begin(&builder, &arena);
+            int32_t start = grammar_state(&builder), end = grammar_state(&builder);
+            grammar_bytes(&builder, start, 'a', 'a', end);
+            grammar_final(&builder, end);
+            for (int32_t i = 2; kind == 0 && i < GRAMMAR_STATES + over; i++) {
+                (void)grammar_state(&builder);
+            }
+            for (int32_t i = 1; kind == 1 && i < GRAMMAR_EDGES + over; i++) {
+                grammar_bytes(&builder, start, 'a', 'a', end);
+            }
+            assert_int_equal(grammar_finish(&builder, start, &alphabet, &grammar, NULL),
+                over ? ERR_LIMIT : ERR_OK);
+        }
+    }
+}
+
+/* A byte that leads to no end, or that no token has, does not hold a text open. */
+static void bytes_without_an_end_are_none(void **state)
+{
+    (void)state;
+    struct grammar_builder builder;
+    struct grammar_alphabet alphabet;
+    struct grammar grammar;
+    struct grammar_set set, next;
+    whole_alphabet(&alphabet);
+    alphabet.has['c'] = false;
+    arena_drop(&arena);
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    grammar_begin(&builder, &arena);
+    int32_t start = grammar_state(&builder), end;
+    assert_int_equal(
+        grammar_regex(&builder, "a(b[^\\d\\D])?(c)?", 16, GRAMMAR_PLAIN, start, &end, NULL),
+        ERR_OK);
+    grammar_final(&builder, end);
+    assert_int_equal(grammar_finish(&builder, start, &alphabet, &grammar, NULL), ERR_OK);
+    grammar_start(&grammar, &set);
+    assert_int_equal(set.count, 1);
+    assert_true(grammar_step(&grammar, &set, 'a', &next));
+    assert_true(next.accepts);
+    assert_int_equal(next.count, 0);
+}
+
 static int teardown(void **state)
 {
     (void)state;
@@ -256,6 +345,9 @@ int main(void)
         cmocka_unit_test(json_values),
         cmocka_unit_test(walks_never_end_in_nothing),
         cmocka_unit_test(rules_without_a_text_are_refused),
+        cmocka_unit_test(words_share_their_beginnings),
+        cmocka_unit_test(bounds_of_a_grammar),
+        cmocka_unit_test(bytes_without_an_end_are_none),
     };
     arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
     return cmocka_run_group_tests(tests, NULL, teardown);
