@@ -32,7 +32,7 @@ static bool fits(const struct grammar *grammar, uint16_t state, int32_t depth)
 
 static void keep(struct grammar_set *set, const struct grammar_way *way)
 {
-    for (int32_t i = 0; i < set->count; i++) {
+    for (int32_t i = 0; i < set->count && set->count < GRAMMAR_WAYS; i++) {
         if (way_equal(&set->ways[i], way)) {
             return;
         }
@@ -75,6 +75,7 @@ static void follow(const struct grammar *grammar, struct moves *moves, struct gr
 {
     for (int32_t n = 0; moves->count > 0 && n < GRAMMAR_MOVES; n++) {
         move(grammar, moves, set);
+        set->work += GRAMMAR_MOVE_WORK;
     }
     moves->count = 0;
 }
@@ -85,7 +86,7 @@ void grammar_start(const struct grammar *grammar, struct grammar_set *out_set)
     moves.open[0].state = grammar->start;
     moves.open[0].depth = 0;
     moves.count = 1;
-    out_set->count = 0;
+    out_set->count = out_set->work = 0;
     out_set->accepts = false;
     follow(grammar, &moves, out_set);
 }
@@ -95,16 +96,20 @@ bool grammar_step(const struct grammar *grammar, const struct grammar_set *set, 
 {
     struct moves moves;
     moves.count = 0;
-    out_set->count = 0;
+    out_set->count = out_set->work = 0;
     out_set->accepts = false;
     for (int32_t i = 0; i < set->count && out_set->count < GRAMMAR_WAYS; i++) {
         const struct grammar_way *way = &set->ways[i];
         const struct grammar_state *state = &grammar->states[way->state];
         const struct grammar_edge *edges = grammar->edges + state->edge_from;
+        out_set->work += 1 + state->edge_count;
         for (int32_t e = 0; e < state->edge_count; e++) {
             if (byte < edges[e].low || byte > edges[e].high ||
                 !fits(grammar, edges[e].target, way->depth)) {
                 continue;
+            }
+            if (out_set->work > GRAMMAR_STEP_WORK && (out_set->count > 0 || out_set->accepts)) {
+                return true;
             }
             way_copy(&moves.open[0], way);
             moves.open[0].state = edges[e].target;

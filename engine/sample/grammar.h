@@ -23,6 +23,8 @@ enum {
     GRAMMAR_STATES = 1 << 15, /* of a program: 1 MiB or so */
     GRAMMAR_EDGES = 1 << 17,
     GRAMMAR_ENDLESS = 255,
+    GRAMMAR_STEP_WORK = 1 << 20, /* of one byte; ways beyond are forgotten */
+    GRAMMAR_MOVE_WORK = 8,       /* a call, a return or a byte taken, in edges looked at */
 };
 
 struct grammar_edge {
@@ -62,6 +64,7 @@ struct grammar_way {
 struct grammar_set {
     int32_t count;
     bool accepts;
+    int32_t work; /* edges looked at, or as much, to get here */
     struct grammar_way ways[GRAMMAR_WAYS];
 };
 

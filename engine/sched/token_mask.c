@@ -167,9 +167,10 @@ static void walk_all(struct mask_walk *walk, const struct mask_table *table,
         size_t bytes;
         const char *text = tokenizer_piece(table->tokenizer, table->ids[i], false, &bytes);
         while (good < bytes) {
-            budget -= 1 + walk->sets[good].count;
-            if (!grammar_step(
-                    grammar, &walk->sets[good], (uint8_t)text[good], &walk->sets[good + 1])) {
+            bool goes = grammar_step(
+                grammar, &walk->sets[good], (uint8_t)text[good], &walk->sets[good + 1]);
+            budget -= 1 + walk->sets[good + 1].work;
+            if (!goes) {
                 break;
             }
             good++;

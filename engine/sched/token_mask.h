@@ -20,7 +20,7 @@
 enum {
     MASK_TOKEN_BYTES = 48, /* longer tokens are never taken under a grammar */
     MASK_KEPT = 4,
-    MASK_BUDGET = 1 << 22, /* ways stepped for one mask; 0.1 s or so */
+    MASK_BUDGET = 1 << 26, /* grammar_set.work of one mask: 0.1 s */
 };
 
 struct mask_table {
