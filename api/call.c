@@ -102,6 +102,13 @@ enum err call_decode(struct call *call, const struct schema *schema, const char 
     return err;
 }
 
+enum err call_decode_with(struct call *call, const struct schema *schema, const char *body,
+    size_t bytes, size_t own_bytes, void *out_own, struct err_info *info)
+{
+    enum err err = call_decode(call, schema, body, bytes, info);
+    return err == ERR_OK ? call_array(call, 1, own_bytes, out_own, info) : err;
+}
+
 enum err call_ignore(struct call *call, const char *name, struct err_info *info)
 {
     const char *before = call->ignored_fields;

@@ -19,6 +19,9 @@ struct call_ids {
 /* Binds the body, notes unknown fields; call->request is then the schema's struct. */
 MUST_USE enum err call_decode(struct call *call, const struct schema *schema, const char *body,
     size_t bytes, struct err_info *info);
+/* Same, and a zeroed struct of own_bytes in the arena, for what the route makes of the request. */
+MUST_USE enum err call_decode_with(struct call *call, const struct schema *schema, const char *body,
+    size_t bytes, size_t own_bytes, void *out_own, struct err_info *info);
 /* The fields every compute request has: the model's name is ours, the time within the cap. */
 MUST_USE enum err call_basics(
     struct call *call, const struct common_basics *basics, struct err_info *info);

@@ -80,10 +80,8 @@ static enum err embed_all_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
     struct embed_request *request;
-    enum err err = call_decode(call, &schema_embed_all_request, body, bytes, info);
-    if (err == ERR_OK) {
-        err = call_array(call, 1, sizeof(*request), &request, info);
-    }
+    enum err err = call_decode_with(
+        call, &schema_embed_all_request, body, bytes, sizeof(*request), &request, info);
     if (err != ERR_OK) {
         return err;
     }

@@ -18,7 +18,6 @@
 
 enum {
     RULES_MAX = 2048,
-    REF_HOPS_MAX = 64,
     POINTER_BYTES = ERR_WHERE_BYTES,
     LITERAL_BYTES_MAX = GRAMMAR_STATES, /* a state a byte */
     COUNT_MAX = 1 << 15,                /* of minLength and its like: more states than there are */

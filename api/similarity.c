@@ -52,10 +52,8 @@ static enum err similarity_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
     struct embed_request *settings;
-    enum err err = call_decode(call, &schema_similarity_request, body, bytes, info);
-    if (err == ERR_OK) {
-        err = call_array(call, 1, sizeof(*settings), &settings, info);
-    }
+    enum err err = call_decode_with(
+        call, &schema_similarity_request, body, bytes, sizeof(*settings), &settings, info);
     if (err != ERR_OK) {
         return err;
     }

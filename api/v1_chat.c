@@ -85,10 +85,8 @@ static enum err v1_chat_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
     struct v1_text *text = NULL;
-    enum err err = call_decode(call, &schema_v1_chat_completions_request, body, bytes, info);
-    if (err == ERR_OK) {
-        err = call_array(call, 1, sizeof(*text), &text, info);
-    }
+    enum err err = call_decode_with(
+        call, &schema_v1_chat_completions_request, body, bytes, sizeof(*text), &text, info);
     if (err != ERR_OK) {
         return err;
     }

@@ -8,10 +8,8 @@ static enum err v1_embeddings_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
     struct embed_request *request;
-    enum err err = call_decode(call, &schema_v1_embeddings_request, body, bytes, info);
-    if (err == ERR_OK) {
-        err = call_array(call, 1, sizeof(*request), &request, info);
-    }
+    enum err err = call_decode_with(
+        call, &schema_v1_embeddings_request, body, bytes, sizeof(*request), &request, info);
     if (err != ERR_OK) {
         return err;
     }

@@ -25,10 +25,8 @@ static enum err v1_responses_decode(
 {
     struct responses_notes *notes = NULL;
     struct common_openai_text *options = NULL;
-    enum err err = call_decode(call, &schema_v1_responses_request, body, bytes, info);
-    if (err == ERR_OK) {
-        err = call_array(call, 1, sizeof(*notes), &notes, info);
-    }
+    enum err err = call_decode_with(
+        call, &schema_v1_responses_request, body, bytes, sizeof(*notes), &notes, info);
     if (err == ERR_OK) {
         err = call_array(call, 1, sizeof(*options), &options, info);
     }
