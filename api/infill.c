@@ -4,13 +4,8 @@
  * rearranged around the vocabulary's fill-in-the-middle tokens, causal) and rerank (causal fills of
  * the text before a gap, judged by the text behind it).
  */
-#include "api/infill.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "engine/base/assert.h"
+#include "api/infill_llama.h"
+#include "api/llama.h"
 
 static bool is_llama(const struct infill_request *request)
 {
@@ -75,11 +70,12 @@ static enum err name_ignored(struct call *call, struct err_info *info)
         {request->has_repo, "repo"},
         {request->has_filename, "filename"},
         {request->has_prompt_position, "prompt_position"},
-        {request->has_n_predict, "n_predict"},
-        {request->has_n_indent, "n_indent"},
-        {request->has_n_cmpl, "n_cmpl"},
-        {request->has_n_probs, "n_probs"},
-        {request->has_response_fields, "response_fields"},
+        {request->llama.has_n_predict, "n_predict"},
+        {request->llama.has_n_indent, "n_indent"},
+        {request->llama.has_n_cmpl, "n_cmpl"},
+        {request->llama.has_n_probs, "n_probs"},
+        {request->llama.has_response_fields, "response_fields"},
+        {request->llama.has_return_tokens, "return_tokens"},
     };
     return is_llama(request) ? name_fields(call, of_gaps, ARRAY_COUNT(of_gaps), info)
                              : name_fields(call, of_llama, ARRAY_COUNT(of_llama), info);
@@ -113,7 +109,7 @@ static enum err infill_decode(
         return err;
     }
     const struct infill_request *request = call->request;
-    call->stream = request->stream;
+    call->stream = request->llama.stream;
     err = check_form(request, info);
     if (err == ERR_OK) {
         err = call_basics(call, &request->basics, info);
@@ -155,65 +151,16 @@ enum err infill_mode(const struct call *call, enum infill_mode *out_mode, struct
         info, ERR_NOT_CAPABLE, NULL, "/mode", "this model does not fill gaps in this mode");
 }
 
-/* [id or text, number or false]: a text biases each of its tokens, false bans. */
-static enum err add_pair(struct call *call, struct sampling *sampling, struct logit_bias *biases,
-    const struct infill_request_logit_bias_pairs_item *pair, int32_t index, struct err_info *info)
-{
-    char where[48];
-    struct call_ids ids = {.count = 1};
-    int32_t one = pair->token.id;
-    bool ban = pair->bias.form == INFILL_REQUEST_LOGIT_BIAS_PAIRS_ITEM_BIAS_BAN;
-    (void)snprintf(where, sizeof(where), "/logit_bias/%d/%d", index, ban ? 1 : 0);
-    if (ban && pair->bias.ban) {
-        return call_fail(info, ERR_INVALID, NULL, where, "must be a number or false");
-    }
-    float bias = ban ? -INFINITY : (float)pair->bias.number;
-    enum err err = ERR_OK;
-    if (pair->token.form == INFILL_REQUEST_LOGIT_BIAS_PAIRS_ITEM_TOKEN_TEXT) {
-        err = call_tokenize(call, &pair->token.text, TOKENIZE_CONTINUES, where, &ids, info);
-    } else {
-        ids.ids = &one;
-        if (one >= tokenizer_vocab(call->tokenizer)) {
-            return call_fail(
-                info, ERR_INVALID, "token_out_of_range", where, "is not in the vocabulary");
-        }
-    }
-    for (int32_t i = 0; err == ERR_OK && i < ids.count; i++) {
-        err = call_add_bias(sampling, biases, ids.ids[i], bias, info);
-    }
-    return err;
-}
-
-static enum err read_biases(struct call *call, struct sampling *sampling, struct err_info *info)
-{
-    const struct infill_request *request = call->request;
-    const struct infill_request_logit_bias *given = &request->logit_bias;
-    struct logit_bias *biases = NULL;
-    if (given->form == INFILL_REQUEST_LOGIT_BIAS_MAP) {
-        return call_biases(call, &given->map, sampling, info);
-    }
-    enum err err = call_array(call, LIMIT_LOGIT_BIAS, sizeof(*biases), &biases, info);
-    for (int32_t i = 0; err == ERR_OK && i < given->pairs.count; i++) {
-        err = add_pair(call, sampling, biases, &given->pairs.items[i], i, info);
-    }
-    sampling->logit_bias = biases;
-    return err;
-}
-
 enum err infill_sampling(
     struct call *call, enum infill_mode mode, struct sampling *out_sampling, struct err_info *info)
 {
     const struct infill_request *request = call->request;
-    enum err err = call_sampling(call, &request->sampling, request->repeat_penalty,
-        request->repeat_last_n, "", out_sampling, info);
+    enum err err = llama_sampling(call, &request->sampling, &request->llama, out_sampling, info);
     if (err == ERR_OK && mode != INFILL_FIM && !request->sampling.has_temperature) {
         out_sampling->temperature = 0;
     }
     if (err == ERR_OK && mode == INFILL_RERANK && !request->sampling.has_seed) {
         out_sampling->seed = 0; /* the same request gives the same answer */
-    }
-    if (err == ERR_OK && request->has_logit_bias) {
-        err = read_biases(call, out_sampling, info);
     }
     return err;
 }
@@ -265,15 +212,16 @@ struct infill_fill infill_fill_of(const struct step_result *step)
 
 /* ---- the endpoint -------------------------------------------------------------------------- */
 
-/* What the request says of every plan made for it: the time for what is generated, of each gap (the
- * editors' form wants whole lines), and whether kept keys and values may serve it. */
+/* What the request says of every plan made for it. The editors' form wants whole lines. */
 static void complete_plan(struct call *call)
 {
     const struct infill_request *request = call->request;
-    int64_t ms = MIN(request->t_max_predict_ms, call->limits->timeout_ms_max);
-    call->plan.predict_us = request->has_t_max_predict_ms && ms > 0 ? ms * 1000 : 0;
-    call->plan.predict_line = is_llama(request);
-    call->plan.cache_off = !request->sampling.cache_prompt;
+    llama_plan(call, &request->sampling, &request->llama, is_llama(request));
+}
+
+static struct llama_reply *reply_of(struct call *call)
+{
+    return &((struct infill_llama_notes *)call->state)->reply;
 }
 
 static enum err infill_plan(struct call *call, struct err_info *info)
@@ -306,7 +254,7 @@ static enum err infill_encode(
         return err;
     }
     json_out_init(&json, out);
-    err = is_llama(call->request) ? infill_llama_encode(call, job, &json, info)
+    err = is_llama(call->request) ? llama_reply_encode(call, reply_of(call), job, &json, info)
                                   : infill_gaps_encode(call, job, &json, info);
     return err != ERR_OK ? err : call_written(&json, info);
 }
@@ -314,7 +262,7 @@ static enum err infill_encode(
 static enum err infill_frame(
     struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
 {
-    return is_llama(call->request) ? infill_llama_frame(call, job, event, out)
+    return is_llama(call->request) ? llama_reply_frame(call, reply_of(call), job, event, out)
                                    : infill_gaps_frame(call, job, event, out);
 }
 
@@ -325,7 +273,7 @@ static enum err infill_frame_more(struct call *call, const struct job *job, stru
 
 static enum err infill_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
-    return is_llama(call->request) ? infill_llama_frame_end(call, job, out)
+    return is_llama(call->request) ? llama_reply_frame_end(call, reply_of(call), job, out)
                                    : infill_gaps_frame_end(call, job, out);
 }
 

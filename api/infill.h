@@ -3,7 +3,7 @@
  * to api/.
  *
  *     gaps      text with marked gaps (or segments): api/infill_gaps.c
- *     llama     input_prefix and input_suffix, llama.cpp's form: api/infill_llama.c
+ *     llama     input_prefix and input_suffix, llama.cpp's form: api/infill_llama.h
  */
 #ifndef API_INFILL_H
 #define API_INFILL_H
@@ -54,14 +54,5 @@ MUST_USE enum err infill_gaps_frame_end(struct call *call, const struct job *job
 
 /* Frames of gaps that a job settled which another follows. */
 MUST_USE enum err infill_gaps_frame_more(struct call *call, const struct job *job, struct buf *out);
-
-MUST_USE enum err infill_llama_plan(struct call *call, struct err_info *info);
-MUST_USE enum err infill_llama_more(
-    struct call *call, const struct job *job, bool *out_more, struct err_info *info);
-MUST_USE enum err infill_llama_encode(
-    struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
-MUST_USE enum err infill_llama_frame(
-    struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
-MUST_USE enum err infill_llama_frame_end(struct call *call, const struct job *job, struct buf *out);
 
 #endif

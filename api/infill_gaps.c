@@ -158,7 +158,7 @@ enum err infill_gaps_step(
 {
     const struct infill_request *request = call->request;
     step->tokens_min = gap->until_length ? 0 : gap->tokens_min;
-    step->ban_end = gap->until_length || request->ignore_eos;
+    step->ban_end = gap->until_length || request->llama.ignore_eos;
     step->spaced = gap->spaced;
     return gap->until_length ? ERR_OK : call_stops(call, gap->has_stop, &gap->stop, step, info);
 }
@@ -310,7 +310,7 @@ static enum err plan_mode(struct call *call, struct gaps_notes *notes, struct er
                    : notes->mode == INFILL_FIM  ? infill_gaps_fim_plan(call, notes, info)
                                                 : plan_hybrid(call, notes, info);
     if (err == ERR_OK && notes->mode != INFILL_RERANK) {
-        call->plan.stream = request->stream && call->plan.item_count == 1;
+        call->plan.stream = request->llama.stream && call->plan.item_count == 1;
     }
     return err;
 }

@@ -5,13 +5,11 @@
  * modes an answer has at most 128 tokens when no budget is given. What surprises: n_indent is
  * obeyed by cutting what the model wrote, here, after the fact; the answer is the same.
  */
-#include "api/infill.h"
+#include "api/infill_llama.h"
 
-#include <stdio.h>
 #include <string.h>
 #include "api/fim.h"
-#include "api/infill_reply.h"
-#include "api/sse.h"
+#include "api/llama.h"
 #include "engine/base/utf8.h"
 
 enum { FALLBACK_TOKENS = 128 };
@@ -50,8 +48,8 @@ static enum err read_texts(struct call *call, const struct infill_llama_notes *n
 static int64_t budget_of(const struct call *call, const struct infill_llama_notes *notes)
 {
     const struct infill_request *request = call->request;
-    bool bounded = request->n_predict < 0 && notes->mode != INFILL_FIM;
-    return bounded ? FALLBACK_TOKENS : request->n_predict;
+    bool bounded = request->llama.n_predict < 0 && notes->mode != INFILL_FIM;
+    return bounded ? FALLBACK_TOKENS : request->llama.n_predict;
 }
 
 static enum err no_left(struct err_info *info)
@@ -136,9 +134,7 @@ static enum err set_options(struct call *call, const struct infill_llama_notes *
     struct plan_step *step, struct sampling *sampling, struct err_info *info)
 {
     const struct infill_request *request = call->request;
-    step->ban_end = request->ignore_eos;
-    enum err err =
-        call_stops(call, request->sampling.has_stop, &request->sampling.stop, step, info);
+    enum err err = llama_step(call, &request->sampling, &request->llama, step, info);
     return err == ERR_OK ? infill_sampling(call, notes->mode, sampling, info) : err;
 }
 
@@ -149,7 +145,7 @@ static enum err make_items(
     struct plan_item first = {.tokens = notes->prompt.ids, .token_count = notes->prompt.count};
     struct plan_item *items = NULL;
     struct plan_step *step = NULL;
-    enum err err = call_array(call, (size_t)request->n_cmpl, sizeof(*items), &items, info);
+    enum err err = call_array(call, (size_t)request->llama.n_cmpl, sizeof(*items), &items, info);
     if (err == ERR_OK) {
         err = call_array(call, 1, sizeof(*step), &step, info);
     }
@@ -158,16 +154,16 @@ static enum err make_items(
                                         : hybrid_item(call, notes, left, &first, step, info);
     }
     if (err == ERR_OK) {
-        step->top_logprobs = request->n_probs > 0 ? request->n_probs : -1;
         err = set_options(call, notes, step, &first.sampling, info);
     }
     first.steps = step;
     first.step_count = 1;
-    for (int32_t i = 0; err == ERR_OK && i < request->n_cmpl; i++) {
+    for (int32_t i = 0; err == ERR_OK && i < request->llama.n_cmpl; i++) {
         items[i] = first;
         items[i].sampling.sample_index = (uint32_t)i;
     }
-    call->plan = (struct plan){.kind = KIND_INFILL, .items = items, .item_count = request->n_cmpl};
+    call->plan =
+        (struct plan){.kind = KIND_INFILL, .items = items, .item_count = request->llama.n_cmpl};
     return err;
 }
 
@@ -180,9 +176,9 @@ static enum err plan_rerank(struct call *call, struct infill_llama_notes *notes,
     struct rerank_gap *gap = &notes->rerank;
     int32_t bos_id = tokenizer_special(call->tokenizer, TOKEN_BOS);
     const struct call_ids bos = {&bos_id, tokenizer_adds_bos(call->tokenizer) ? 1 : 0};
-    gap->n_indent = request->n_indent;
+    gap->n_indent = request->llama.n_indent;
     gap->space = notes->space;
-    if (request->n_predict != 0) {
+    if (request->llama.n_predict != 0) {
         gap->right = (struct call_ids){ids->suffix.ids, MIN(ids->suffix.count, RERANK_RIGHT)};
     }
     enum err err = call_join(call, &bos, &ids->extra, &gap->left, info);
@@ -196,11 +192,11 @@ static enum err plan_rerank(struct call *call, struct infill_llama_notes *notes,
         return err;
     }
     notes->prompt = gap->left;
-    gap->answers = request->n_cmpl;
+    gap->answers = request->llama.n_cmpl;
     gap->step = infill_step(-1, -1, fit_budget(call, notes, rerank_fixed(gap)));
-    gap->step.top_logprobs = request->n_probs;
     call->asks_more = true;
     err = set_options(call, notes, &gap->step, &gap->sampling, info);
+    gap->step.top_logprobs = request->llama.n_probs;
     return err == ERR_OK ? rerank_plan(call, gap, 1, info) : err;
 }
 
@@ -216,6 +212,52 @@ enum err infill_llama_more(
         *out_more = err == ERR_OK;
     }
     return err;
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+int32_t infill_llama_count(const struct infill_llama_notes *notes, const struct job *job)
+{
+    return notes->mode == INFILL_RERANK
+               ? MIN(notes->rerank.fill_count, notes->reply.options->n_cmpl)
+               : job->plan.item_count;
+}
+
+struct infill_fill infill_llama_fill(
+    const struct infill_llama_notes *notes, const struct job *job, int32_t index)
+{
+    return notes->mode == INFILL_RERANK ? notes->rerank.fills[index]
+                                        : infill_fill_of(&job->results[index].steps[0]);
+}
+
+bool infill_llama_spaced(const struct infill_llama_notes *notes)
+{
+    const struct call_ids *space =
+        notes->mode == INFILL_RERANK ? &notes->rerank.space : &notes->space;
+    return space->count > 0;
+}
+
+static int32_t count_answers(const struct call *call, const struct job *job)
+{
+    return infill_llama_count(call->state, job);
+}
+
+/* In mode rerank an answer is one of the ranked fills, and no item of the last job. */
+static void read_answer(
+    const struct call *call, const struct job *job, int32_t index, struct llama_answer *out_answer)
+{
+    const struct infill_llama_notes *notes = call->state;
+    if (notes->mode == INFILL_RERANK) {
+        *out_answer = (struct llama_answer){.prompt = notes->prompt.ids,
+            .prompt_count = notes->prompt.count,
+            .fill = notes->rerank.fills[index],
+            .step = &notes->rerank.step,
+            .sampling = &notes->rerank.sampling,
+            .predicted = notes->rerank.fills[index].token_count};
+    } else {
+        llama_reply_item(job, index, out_answer);
+    }
+    out_answer->truncated = notes->truncated;
 }
 
 /* ---- plan ---------------------------------------------------------------------------------- */
@@ -272,113 +314,22 @@ enum err infill_llama_plan(struct call *call, struct err_info *info)
         err = infill_ignored_by(call, notes->mode, info);
     }
     if (err == ERR_OK) {
-        notes->answers = request->n_cmpl;
+        bool list = request->llama.n_cmpl > 1;
+        notes->reply = (struct llama_reply){.options = &request->llama,
+            .list = list,
+            .whole = list || notes->mode == INFILL_RERANK,
+            .count = count_answers,
+            .answer = read_answer};
         err = plan_mode(call, notes, info);
     }
     if (err != ERR_OK) {
         return err;
     }
     call->state = notes;
-    call->plan.stream = request->stream && request->n_cmpl == 1 && notes->mode != INFILL_RERANK;
+    call->plan.stream = request->llama.stream && !notes->reply.whole;
     call->characters =
         (int64_t)utf8_length(request->input_prefix.bytes, (size_t)request->input_prefix.count) +
         (int64_t)utf8_length(request->input_suffix.bytes, (size_t)request->input_suffix.count) +
         (int64_t)utf8_length(request->prompt.bytes, (size_t)request->prompt.count);
     return ERR_OK;
-}
-
-/* ---- replies ------------------------------------------------------------------------------- */
-
-enum err infill_llama_encode(
-    struct call *call, const struct job *job, struct json_out *out, struct err_info *info)
-{
-    const struct infill_llama_notes *notes = call->state;
-    enum err err = ERR_OK;
-    bool list = notes->answers > 1;
-    if (list) {
-        json_out_array(out);
-    }
-    for (int32_t i = 0; err == ERR_OK && i < infill_reply_count(notes, job); i++) {
-        err = infill_reply_write(call, job, i, false, out, info);
-    }
-    if (err == ERR_OK && list) {
-        json_out_end(out);
-    }
-    return err;
-}
-
-/* A part of answer `index` with the token it came with, if it did. */
-static void write_chunk(const struct infill_llama_notes *notes, int32_t index, const char *text,
-    size_t bytes, const struct token_event *event, int32_t predicted, struct buf *out)
-{
-    struct json_out json;
-    sse_begin(&json, out);
-    json_out_object(&json);
-    json_out_key(&json, "index");
-    json_out_int(&json, index);
-    json_out_key(&json, "content");
-    json_out_bytes(&json, text, bytes);
-    json_out_key(&json, "tokens");
-    json_out_array(&json);
-    if (event != NULL) {
-        json_out_int(&json, event->token);
-    }
-    json_out_end(&json);
-    json_out_key(&json, "stop");
-    json_out_bool(&json, false);
-    json_out_key(&json, "tokens_predicted");
-    json_out_int(&json, predicted);
-    json_out_key(&json, "tokens_evaluated");
-    json_out_int(&json, notes->prompt.count);
-    json_out_end(&json);
-    sse_end(&json);
-}
-
-enum err infill_llama_frame(
-    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
-{
-    struct infill_llama_notes *notes = call->state;
-    const struct infill_request *request = call->request;
-    const char *text = job->results[event->item].steps[event->step].text;
-    bool ended = event->last;
-    size_t released = (size_t)event->text_from + (size_t)event->text_bytes;
-    bool cut;
-    size_t shown = infill_reply_visible(text, released, request->n_indent, ended, &cut);
-    bool is_end = ended && event->finish == FINISH_EOS;
-    if (shown > notes->sent || (!is_end && !notes->cut)) {
-        size_t from = MIN(notes->sent, shown);
-        int32_t predicted = is_end ? job->results[event->item].generated_tokens : event->index + 1;
-        write_chunk(
-            notes, event->item, text + from, shown - from, is_end ? NULL : event, predicted, out);
-        notes->sent = shown;
-    }
-    notes->cut = cut;
-    return out->failed ? ERR_NO_MEMORY : ERR_OK;
-}
-
-enum err infill_llama_frame_end(struct call *call, const struct job *job, struct buf *out)
-{
-    const struct infill_llama_notes *notes = call->state;
-    const struct infill_request *request = call->request;
-    enum err err = ERR_OK;
-    for (int32_t i = 0; err == ERR_OK && i < infill_reply_count(notes, job); i++) {
-        if (notes->mode == INFILL_RERANK || notes->answers > 1) { /* comes whole */
-            struct infill_fill fill = infill_reply_fill(notes, job, i);
-            bool cut;
-            size_t shown =
-                infill_reply_visible(fill.text, fill.text_bytes, request->n_indent, true, &cut);
-            int32_t predicted =
-                notes->mode == INFILL_RERANK ? fill.token_count : job->results[i].generated_tokens;
-            write_chunk(notes, i, fill.text, shown, NULL, predicted, out);
-        }
-        struct json_out json;
-        struct err_info unused;
-        sse_begin(&json, out);
-        err = infill_reply_write(call, job, i, true, &json, &unused);
-        if (err == ERR_OK) {
-            err = call_written(&json, &unused);
-            sse_end(&json);
-        }
-    }
-    return err;
 }

@@ -6,7 +6,6 @@
 #include "api/rerank.h"
 
 #include <string.h>
-#include "api/infill_reply.h"
 #include "engine/base/assert.h"
 
 /* ---- what stands around the gap ------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 #include <string.h>
-#include "api/infill_reply.h"
+#include "api/llama_reply.h"
 #include "engine/base/assert.h"
 
 /* ---- tokens -------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static void bar_ends(const struct rerank_rules *rules, const struct bound_text *
     int32_t shift = rules->spaced ? 1 : 0;
     bool cut;
     int32_t bytes = MAX(shown, shift);
-    size_t visible = infill_reply_visible(
+    size_t visible = llama_reply_visible(
         text->bytes + shift, (size_t)(bytes - shift), rules->n_indent, true, &cut);
     int32_t limit = shift + (int32_t)visible;
     for (int32_t n = 1; n <= parts->count; n++) {

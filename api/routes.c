@@ -19,7 +19,6 @@ static const struct {
     {"/responses", "/v1/responses"},
     {"/chat/completions", "/v1/chat/completions"},
     {"/completions", "/v1/completions"},
-    {"/completion", "/v1/completions"},
     {"/embeddings", "/v1/embeddings"},
     {"/models", "/v1/models"},
 };

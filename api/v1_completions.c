@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "api/infill_reply.h"
+#include "api/infill_llama.h"
 #include "api/prompt.h"
 #include "engine/base/assert.h"
 #include "engine/base/utf8.h"
@@ -406,16 +406,16 @@ static enum err make_infill(struct call *call, struct v1_text *text, struct err_
     infill->sampling = request->sampling;
     infill->input_prefix = request->has_prompt ? request->prompt.text : call_text("");
     infill->input_suffix = request->suffix;
-    infill->n_predict = text->budget;
-    infill->n_cmpl = options->n;
-    infill->n_probs = text->top_logprobs < 0 ? 0 : MAX(text->top_logprobs, 1);
-    infill->ignore_eos = options->ignore_eos;
-    infill->stream = options->stream;
-    infill->repeat_penalty = options->repetition_penalty;
-    infill->repeat_last_n = -1;
-    infill->has_logit_bias = options->has_logit_bias;
-    infill->logit_bias.form = INFILL_REQUEST_LOGIT_BIAS_MAP;
-    infill->logit_bias.map = options->logit_bias;
+    infill->llama.n_predict = text->budget;
+    infill->llama.n_cmpl = options->n;
+    infill->llama.n_probs = text->top_logprobs < 0 ? 0 : MAX(text->top_logprobs, 1);
+    infill->llama.ignore_eos = options->ignore_eos;
+    infill->llama.stream = options->stream;
+    infill->llama.repeat_penalty = options->repetition_penalty;
+    infill->llama.repeat_last_n = -1;
+    infill->llama.has_logit_bias = options->has_logit_bias;
+    infill->llama.logit_bias.form = COMMON_LLAMA_LOGIT_BIAS_MAP;
+    infill->llama.logit_bias.map = options->logit_bias;
     text->infill_request = infill;
     text->hides_end = true; /* as /infill does */
     text->prompt_count = 1;

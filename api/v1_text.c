@@ -11,7 +11,7 @@
 #include <time.h>
 #include "api/chat.h"
 #include "api/grammar.h"
-#include "api/infill_reply.h"
+#include "api/infill_llama.h"
 #include "api/sse.h"
 #include "engine/base/utf8.h"
 
@@ -184,7 +184,7 @@ enum err v1_text_plan_chat(struct call *call, struct v1_text *text,
 
 int32_t v1_text_choices(const struct v1_text *text, const struct job *job)
 {
-    return text->infill != NULL ? infill_reply_count(text->infill, job) : job->plan.item_count;
+    return text->infill != NULL ? infill_llama_count(text->infill, job) : job->plan.item_count;
 }
 
 struct v1_tokens v1_text_answer(
@@ -192,9 +192,9 @@ struct v1_tokens v1_text_answer(
 {
     const struct step_result *step = &job->results[index].steps[0];
     struct infill_fill fill =
-        text->infill != NULL ? infill_reply_fill(text->infill, job, index) : infill_fill_of(step);
+        text->infill != NULL ? infill_llama_fill(text->infill, job, index) : infill_fill_of(step);
     bool has_end = fill.finish == FINISH_EOS && !text->hides_end;
-    int32_t probs = text->infill != NULL ? text->infill_request->n_probs : text->top_logprobs;
+    int32_t probs = text->infill != NULL ? text->infill_request->llama.n_probs : text->top_logprobs;
     *out_text = fill.text;
     return (struct v1_tokens){.tokens = fill.tokens,
         .logprobs = fill.logprobs,
@@ -236,7 +236,7 @@ struct v1_walk v1_walk_start(
     detokenizer_init(
         &walk.detokenizer, call->tokenizer, of_prompt && before->control_shown, !of_prompt);
     if (!of_prompt) {
-        int64_t moved = text->infill != NULL && infill_reply_spaced(text->infill) ? 1 : 0;
+        int64_t moved = text->infill != NULL && infill_llama_spaced(text->infill) ? 1 : 0;
         walk.bytes = -moved; /* the space that begins the answer is of the prompt's text */
         walk.characters =
             (int64_t)utf8_length(before->text.bytes, (size_t)before->text.count) - moved;
@@ -355,7 +355,7 @@ struct call_usage v1_text_usage(
     if (text->infill != NULL && text->infill->mode == INFILL_RERANK) {
         usage.generated = 0;
         for (int32_t i = 0; i < v1_text_choices(text, job); i++) {
-            usage.generated += infill_reply_fill(text->infill, job, i).token_count;
+            usage.generated += infill_llama_fill(text->infill, job, i).token_count;
         }
     }
     return usage;

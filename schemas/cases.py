@@ -78,6 +78,8 @@ class Checker:
     def shaped(self, schema, file, value):
         schema, file, _ = self.schemas.follow(schema, file)
         kind = schema.get("type")
+        if "oneOf" in schema:
+            return any(self.shaped(one, file, value) for one in schema["oneOf"])
         if kind == "array":
             return isinstance(value, list) and (
                 not value or "prefixItems" in schema

@@ -165,6 +165,7 @@ class Reference:
         self.shared_fields("Fields of every route that computes", "basics")
         self.shared_fields("Sampling fields", "sampling")
         self.shared_fields("Fields of OpenAI's text routes", "openai_text")
+        self.shared_fields("Fields of llama.cpp's routes", "llama")
         for route in routes:
             self.route(route)
         return "\n".join(self.lines).rstrip("\n") + "\n"
@@ -216,7 +217,8 @@ class Reference:
         links = {"basics": "the [fields of every route](#fields-of-every-route-that-computes)",
                  "sampling": "the [sampling fields](#sampling-fields)",
                  "openai_text": "the [fields of OpenAI's text routes]"
-                                "(#fields-of-openais-text-routes)"}
+                                "(#fields-of-openais-text-routes)",
+                 "llama": "the [fields of llama.cpp's routes](#fields-of-llamacpps-routes)"}
         for part in schema.get("allOf", []):
             name = part["$ref"].rsplit("/", 1)[1]
             parts.append((f"in `{prefix[:-1]}` " if prefix else "") + links[name])

@@ -285,6 +285,33 @@ def check_generate(program):
         "decoder_input_details": True}}, "/parameters/decoder_input_details")
 
 
+def check_completion(program):
+    case = next(case for case in read_lines("causal.jsonl") if case["kind"] == "plain")
+    count = min(len(case["greedy"]), 2 if FEW else 8)
+    body = {"prompt": case["text"], "n_predict": count, "temperature": 0, "return_tokens": True}
+    reply = program.ask("/completion", body).reply
+    if min(case["gaps"][:count]) > 2e-3:
+        assert reply["tokens"] == case["greedy"][:count]
+    assert reply["tokens_evaluated"] == len(case["ids"])
+    frames = program.ask("/completion", {**body, "stream": True, "n_probs": 2}).frames
+    assert "".join(frame["content"] for frame in frames) == reply["content"]
+    assert [token for frame in frames for token in frame["tokens"]] == reply["tokens"]
+    assert [entry["id"] for frame in frames[:-1]
+            for entry in frame["completion_probabilities"]] == reply["tokens"]
+    both = program.ask("/completion", {**body, "prompt": [case["ids"], case["text"]]}).reply
+    for index, one in enumerate(both):
+        assert (one["index"], one["content"]) == (index, reply["content"])
+    chat = next(case for case in read_lines("causal.jsonl") if case["kind"] == "chat")
+    spelled = program.ask("/detokenize", {"tokens": chat["ids"]}).reply["content"]
+    for parse, same in ((True, True), (False, False)):
+        evaluated = program.ask("/completion", {
+            "prompt": spelled, "n_predict": 0, "parse_special": parse}).reply["tokens_evaluated"]
+        assert (evaluated == len(chat["ids"])) == same
+    truth = program.ask("/completion", {"prompt": "True or false?", "n_predict": 8,
+                                        "json_schema": {"type": "boolean"}}).reply
+    assert json.loads(truth["content"]) in (True, False) and truth["stop_type"] == "eos"
+
+
 def check_moderation(program):
     names = {"Harmful request:": "prompt_harmfulness", "Response refusal:": "response_refusal",
              "Harmful response:": "response_harmfulness"}
@@ -411,8 +438,8 @@ def check_embed_errors(program):
 def main():
     program = Program(sys.argv[1])
     for check in (check_embed, check_embed_errors, check_infill, check_rerank, check_infill_llama,
-                  check_generate, check_moderation, check_labels, check_label_order,
-                  check_questions, check_tokens):
+                  check_generate, check_completion, check_moderation, check_labels,
+                  check_label_order, check_questions, check_tokens):
         began = time.monotonic()
         check(program)
         print(f"{check.__name__} passed in {time.monotonic() - began:.1f} s", flush=True)

@@ -224,6 +224,7 @@ ENDPOINT(v1_completions, KIND_GENERATE, FAMILY_OPENAI, decode, plan_generate);
 ENDPOINT(v1_decisions, KIND_CLASSIFY, FAMILY_OPENAI, decode, plan_classify);
 ENDPOINT(v1_moderations, KIND_CLASSIFY, FAMILY_OPENAI, decode, plan_classify);
 ENDPOINT(infill, KIND_INFILL, FAMILY_LLAMA, decode, plan_infill);
+ENDPOINT(completion, KIND_GENERATE, FAMILY_LLAMA, decode, plan_generate);
 ENDPOINT(generate, KIND_GENERATE, FAMILY_TEI, decode, plan_generate);
 ENDPOINT(generate_stream, KIND_GENERATE, FAMILY_TEI, decode_stream, plan_generate);
 ENDPOINT(classify, KIND_CLASSIFY, FAMILY_TEI, decode, plan_classify);

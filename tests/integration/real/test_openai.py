@@ -122,7 +122,7 @@ class Models(unittest.TestCase):
             for path, ours in (("/api/chat", "/v1/chat/completions"), ("/api/tags", "/v1/models"),
                                ("/v1/messages", "/v1/chat/completions"),
                                ("/responses", "/v1/responses"),
-                               ("/completion", "/v1/completions"),
+                               ("/completions", "/v1/completions"),
                                ("/api/embed", "/v1/embeddings")):
                 error = refused(server, path, {}, 404, method="POST")
                 self.assertTrue(error["message"].endswith(f" {ours}"), error)

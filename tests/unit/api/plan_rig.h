@@ -6,7 +6,7 @@
 #ifndef TESTS_UNIT_API_PLAN_RIG_H
 #define TESTS_UNIT_API_PLAN_RIG_H
 
-#include "api/infill_reply.h"
+#include "api/infill_llama.h"
 #include "api/routes.h"
 #include "tests/unit/text/text_rig.h"
 

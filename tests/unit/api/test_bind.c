@@ -153,11 +153,11 @@ static void test_infill_struct(void **state)
     assert_false(gap->has_reserve);
     assert_int_equal(gap->stop.form, COMMON_STOP_MANY);
     assert_string_equal(gap->stop.many.items[1].bytes, "!");
-    assert_int_equal(request->logit_bias.form, INFILL_REQUEST_LOGIT_BIAS_PAIRS);
-    assert_int_equal(request->logit_bias.pairs.items[0].token.id, 5);
-    assert_true(request->logit_bias.pairs.items[0].bias.number == -1.5);
-    assert_int_equal(request->logit_bias.pairs.items[1].bias.form,
-        INFILL_REQUEST_LOGIT_BIAS_PAIRS_ITEM_BIAS_BAN);
+    assert_int_equal(request->llama.logit_bias.form, COMMON_LLAMA_LOGIT_BIAS_PAIRS);
+    assert_int_equal(request->llama.logit_bias.pairs.items[0].token.id, 5);
+    assert_true(request->llama.logit_bias.pairs.items[0].bias.number == -1.5);
+    assert_int_equal(request->llama.logit_bias.pairs.items[1].bias.form,
+        COMMON_LLAMA_LOGIT_BIAS_PAIRS_ITEM_BIAS_BAN);
     assert_int_equal(request->sampling.top_k, 7);
     assert_true(request->sampling.temperature == 0.8); /* this route's own default */
     assert_int_equal(request->sampling.samplers.count, 2);
@@ -181,8 +181,8 @@ static void test_null_members(void **state)
             "{\"text\":\"a [gap]\",\"logit_bias\":{\"5\":null,\"6\":1,\"7\":null}}", &bound, &info),
         ERR_OK);
     const struct infill_request *infill = bound.request;
-    assert_int_equal(infill->logit_bias.map.count, 1);
-    assert_string_equal(infill->logit_bias.map.items[0].key.bytes, "6");
+    assert_int_equal(infill->llama.logit_bias.map.count, 1);
+    assert_string_equal(infill->llama.logit_bias.map.items[0].key.bytes, "6");
     assert_int_equal(bind_text(&arena, &schema_v1_responses_request,
                          "{\"input\":\"a\",\"reasoning\":{\"effort\":null}}", &bound, &info),
         ERR_OK);

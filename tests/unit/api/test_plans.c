@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/infill_reply.h"
+#include "api/infill_llama.h"
 #include "tests/unit/api/plan_rig.h"
 
 /* ---- fim ----------------------------------------------------------------------------------- */
@@ -567,7 +567,7 @@ static void test_visible_text(void **state)
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         bool cut;
-        size_t shown = infill_reply_visible(
+        size_t shown = llama_reply_visible(
             cases[i].text, strlen(cases[i].text), cases[i].n_indent, cases[i].ended, &cut);
         assert_int_equal(shown, cases[i].shown);
         assert_int_equal(cut, cases[i].cut);
@@ -592,6 +592,8 @@ static void test_allocation_failures(void **state)
             "{\"prompt\":[\"a\",\"b\"],\"stop\":\"x\",\"n\":2,\"logit_bias\":{\"97\":1}}"},
         {&endpoint_v1_completions, "{\"prompt\":[[97],[98]],\"echo\":true,\"logprobs\":1}"},
         {&endpoint_v1_completions, "{\"prompt\":\"a\",\"suffix\":\"b\"}"},
+        {&endpoint_completion,
+            "{\"prompt\":[\"a\",[97,\"b\"]],\"stop\":\"x\",\"logit_bias\":[[\"x\",1]]}"},
         {&endpoint_v1_decisions,
             "{\"input\":\"x\",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"i\"}]}"},
         {&endpoint_v1_moderations, "{\"input\":[{\"type\":\"text\",\"text\":\"x\"}],\"model\":"

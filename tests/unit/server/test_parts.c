@@ -93,8 +93,8 @@ static void test_routes(void **state)
     const struct endpoint_route *route = NULL;
     static const char *const elsewhere[] = {"/api/chat", "/api/generate", "/api/embed",
         "/api/embeddings", "/api/tags", "/api/show", "/v1/messages", "/v1/messages/count_tokens",
-        "/v1/complete", "/responses", "/chat/completions", "/completions", "/completion",
-        "/embeddings", "/models"};
+        "/v1/complete", "/responses", "/chat/completions", "/completions", "/embeddings",
+        "/models"};
     assert_int_equal(router_find("/embed", METHOD_POST, &route), 200);
     assert_string_equal(router_name(route), "/embed");
     assert_string_equal(router_allow(route), "POST");

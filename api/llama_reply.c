@@ -1,25 +1,26 @@
 /*
- * Members of llama.cpp's infill reply as a table: name, writer. The whole reply is the table in
- * order; `response_fields` looks names up in it. A name "a/b" is member b of the group a, and is
- * then a root key spelled "a/b".
+ * Members of llama.cpp's reply as a table: name, writer. The whole reply is the table in order;
+ * `response_fields` looks names up in it. A name "a/b" is member b of the group a, and is then a
+ * root key spelled "a/b".
+ *
+ * What surprises: in a stream the parts carry the probabilities of their tokens, so the last event,
+ * which has everything else, has none.
  */
-#include "api/infill_reply.h"
+#include "api/llama_reply.h"
 
 #include <string.h>
-#include "engine/base/assert.h"
+#include "api/sse.h"
 
 /* What a member is written from. */
 struct view {
     struct call *call;
     const struct job *job;
+    const struct common_llama *options;
     int32_t index;
     bool stream;
-    struct infill_fill fill;
-    const struct plan_step *step; /* as it was asked for */
-    const struct sampling *sampling;
-    int64_t prompt, predicted; /* tokens */
-    size_t shown;              /* bytes of the text that belong to the answer */
-    bool cut;                  /* n_indent ended it */
+    struct llama_answer answer;
+    size_t shown; /* bytes of the text that belong to the answer */
+    bool cut;     /* n_indent ended it */
     struct err_info *info;
 };
 
@@ -27,14 +28,7 @@ typedef enum err member_fn(const struct view *view, struct json_out *out);
 
 /* ---- the text ------------------------------------------------------------------------------ */
 
-bool infill_reply_spaced(const struct infill_llama_notes *notes)
-{
-    const struct call_ids *space =
-        notes->mode == INFILL_RERANK ? &notes->rerank.space : &notes->space;
-    return space->count > 0;
-}
-
-size_t infill_reply_visible(
+size_t llama_reply_visible(
     const char *text, size_t bytes, int32_t n_indent, bool ended, bool *out_cut)
 {
     *out_cut = false;
@@ -68,14 +62,24 @@ static enum err write_index(const struct view *view, struct json_out *out)
 
 static enum err write_content(const struct view *view, struct json_out *out)
 {
-    json_out_bytes(out, view->fill.text, view->stream ? 0 : view->shown);
+    json_out_bytes(out, view->answer.fill.text, view->stream ? 0 : view->shown);
     return ERR_OK;
+}
+
+static void write_ids(struct json_out *out, const int32_t *ids, int32_t count)
+{
+    json_out_array(out);
+    for (int32_t i = 0; i < count; i++) {
+        json_out_int(out, ids[i]);
+    }
+    json_out_end(out);
 }
 
 static enum err write_tokens(const struct view *view, struct json_out *out)
 {
-    json_out_array(out);
-    json_out_end(out);
+    const struct infill_fill *fill = &view->answer.fill;
+    bool wanted = view->options->return_tokens && !view->stream;
+    write_ids(out, fill->tokens, wanted ? fill->token_count : 0);
     return ERR_OK;
 }
 
@@ -99,62 +103,66 @@ static enum err write_id_slot(const struct view *view, struct json_out *out)
 
 static enum err write_predicted(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->predicted);
+    json_out_int(out, view->answer.predicted);
     return ERR_OK;
 }
 
 static enum err write_evaluated(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->prompt);
+    json_out_int(out, view->answer.prompt_count);
     return ERR_OK;
 }
 
 static enum err write_cached(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->prompt + view->predicted);
+    json_out_int(out, view->answer.prompt_count + view->answer.predicted);
     return ERR_OK;
 }
 
 static enum err write_truncated(const struct view *view, struct json_out *out)
 {
-    const struct infill_llama_notes *notes = view->call->state;
-    json_out_bool(out, notes->truncated);
+    json_out_bool(out, view->answer.truncated);
     return ERR_OK;
 }
 
+/* The stop string that ended the answer; NULL when something else did. */
+static const struct stop_string *stop_of(const struct view *view)
+{
+    const struct infill_fill *fill = &view->answer.fill;
+    bool ended = !view->cut && fill->finish == FINISH_STOP_STRING && fill->stop_index >= 0;
+    return ended ? &view->answer.step->stops[fill->stop_index] : NULL;
+}
+
+/* A text of a schema that is complete has come to its end, as if the model had said so. */
 static enum err write_stop_type(const struct view *view, struct json_out *out)
 {
-    const char *word = view->cut                                 ? "limit"
-                       : view->fill.finish == FINISH_EOS         ? "eos"
-                       : view->fill.finish == FINISH_STOP_STRING ? "word"
-                                                                 : "limit";
-    json_out_string(out, word);
+    enum finish finish = view->answer.fill.finish;
+    bool ended = !view->cut && (finish == FINISH_EOS || finish == FINISH_STOP_STRING);
+    json_out_string(out, stop_of(view) != NULL ? "word" : ended ? "eos" : "limit");
     return ERR_OK;
 }
 
 static enum err write_stopping_word(const struct view *view, struct json_out *out)
 {
-    const struct plan_step *step = view->step;
-    int32_t stop = view->fill.stop_index;
-    bool named = !view->cut && view->fill.finish == FINISH_STOP_STRING && stop >= 0;
-    json_out_bytes(
-        out, named ? step->stops[stop].bytes : "", named ? (size_t)step->stops[stop].count : 0);
+    const struct stop_string *stop = stop_of(view);
+    json_out_bytes(out, stop != NULL ? stop->bytes : "", stop != NULL ? (size_t)stop->count : 0);
     return ERR_OK;
 }
 
 static enum err write_has_new_line(const struct view *view, struct json_out *out)
 {
-    json_out_bool(out, view->shown > 0 && memchr(view->fill.text, '\n', view->shown) != NULL);
+    json_out_bool(
+        out, view->shown > 0 && memchr(view->answer.fill.text, '\n', view->shown) != NULL);
     return ERR_OK;
 }
 
 /* What was fed, as text, control tokens spelled out. */
 static enum err write_prompt(const struct view *view, struct json_out *out)
 {
-    const struct infill_llama_notes *notes = view->call->state;
+    const struct llama_answer *answer = &view->answer;
     struct buf text;
     buf_init(&text, MEM_REQUESTS, (size_t)64 << 20);
-    call_detokenize(view->call, notes->prompt.ids, notes->prompt.count, true, &text);
+    call_detokenize(view->call, answer->prompt, answer->prompt_count, true, &text);
     json_out_bytes(out, text.bytes != NULL ? text.bytes : "", text.failed ? 0 : text.count);
     bool failed = text.failed;
     buf_free(&text);
@@ -166,7 +174,7 @@ static enum err write_prompt(const struct view *view, struct json_out *out)
 #define SETTING_FLOAT(name, member)                                                                \
     static enum err write_##name(const struct view *view, struct json_out *out)                    \
     {                                                                                              \
-        json_out_float(out, view->sampling->member);                                               \
+        json_out_float(out, view->answer.sampling->member);                                        \
         return ERR_OK;                                                                             \
     }
 SETTING_FLOAT(temperature, temperature)
@@ -179,31 +187,31 @@ SETTING_FLOAT(frequency_penalty, frequency_penalty)
 
 static enum err write_top_k(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->sampling->top_k);
+    json_out_int(out, view->answer.sampling->top_k);
     return ERR_OK;
 }
 
 static enum err write_repeat_last_n(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->sampling->penalty_last_n);
+    json_out_int(out, view->answer.sampling->penalty_last_n);
     return ERR_OK;
 }
 
 static enum err write_seed(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, (int64_t)view->sampling->seed);
+    json_out_int(out, (int64_t)view->answer.sampling->seed);
     return ERR_OK;
 }
 
 static enum err write_n_predict(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, view->step->tokens_max);
+    json_out_int(out, view->answer.step->tokens_max);
     return ERR_OK;
 }
 
 static enum err write_stop_list(const struct view *view, struct json_out *out)
 {
-    const struct plan_step *step = view->step;
+    const struct plan_step *step = view->answer.step;
     json_out_array(out);
     for (int32_t i = 0; i < step->stop_count; i++) {
         json_out_bytes(out, step->stops[i].bytes, (size_t)step->stops[i].count);
@@ -214,7 +222,7 @@ static enum err write_stop_list(const struct view *view, struct json_out *out)
 
 static enum err write_ignore_eos(const struct view *view, struct json_out *out)
 {
-    json_out_bool(out, view->step->ban_end);
+    json_out_bool(out, view->answer.step->ban_end);
     return ERR_OK;
 }
 
@@ -226,7 +234,7 @@ static enum err write_stream(const struct view *view, struct json_out *out)
 
 static enum err write_n_probs(const struct view *view, struct json_out *out)
 {
-    json_out_int(out, ((const struct infill_request *)view->call->request)->n_probs);
+    json_out_int(out, view->options->n_probs);
     return ERR_OK;
 }
 
@@ -257,27 +265,47 @@ static void write_probability(
     json_out_float(out, MAX(logprob, -3.4028235e38f)); /* minus infinity */
 }
 
-static enum err write_probabilities(const struct view *view, struct json_out *out)
+/* Tokens of an answer, or the one an event is about. */
+struct tokens {
+    const int32_t *ids;              /* [count] */
+    const float *logprobs;           /* [count] */
+    const struct token_logprob *top; /* [count * wanted] */
+    int32_t count;
+};
+
+static void write_entries(
+    struct json_out *out, const struct call *call, const struct tokens *tokens, int32_t wanted)
 {
-    const struct infill_fill *fill = &view->fill;
-    int32_t wanted = view->step->top_logprobs;
-    int32_t tops = MIN(wanted, tokenizer_vocab(view->call->tokenizer));
+    int32_t tops = MIN(wanted, tokenizer_vocab(call->tokenizer));
     json_out_array(out);
-    for (int32_t i = 0; wanted > 0 && i < fill->token_count; i++) {
+    for (int32_t i = 0; i < tokens->count; i++) {
+        const struct token_logprob *top = tokens->top + (size_t)i * (size_t)wanted;
         json_out_object(out);
-        write_probability(out, view->call, fill->tokens[i], fill->logprobs[i]);
+        write_probability(out, call, tokens->ids[i], tokens->logprobs[i]);
         json_out_key(out, "top_logprobs");
         json_out_array(out);
         for (int32_t k = 0; k < tops; k++) {
-            const struct token_logprob *top = &fill->top[(size_t)i * (size_t)wanted + (size_t)k];
             json_out_object(out);
-            write_probability(out, view->call, top->token, top->logprob);
+            write_probability(out, call, top[k].token, top[k].logprob);
             json_out_end(out);
         }
         json_out_end(out);
         json_out_end(out);
     }
     json_out_end(out);
+}
+
+static struct tokens tokens_of(const struct infill_fill *fill)
+{
+    return (struct tokens){fill->tokens, fill->logprobs, fill->top, fill->token_count};
+}
+
+static enum err write_probabilities(const struct view *view, struct json_out *out)
+{
+    const struct tokens none = {0};
+    const struct tokens tokens = tokens_of(&view->answer.fill);
+    write_entries(
+        out, view->call, view->options->n_probs > 0 ? &tokens : &none, view->options->n_probs);
     return ERR_OK;
 }
 
@@ -431,50 +459,153 @@ static enum err write_all(const struct view *view, bool probabilities, struct js
     return err;
 }
 
-int32_t infill_reply_count(const struct infill_llama_notes *notes, const struct job *job)
+/* ---- replies ------------------------------------------------------------------------------- */
+
+void llama_reply_item(const struct job *job, int32_t index, struct llama_answer *out_answer)
 {
-    const int32_t wanted = notes->answers;
-    return notes->mode == INFILL_RERANK ? MIN(notes->rerank.fill_count, wanted)
-                                        : job->plan.item_count;
+    const struct plan_item *item = &job->plan.items[index];
+    *out_answer = (struct llama_answer){.prompt = item->tokens,
+        .prompt_count = item->token_count,
+        .fill = infill_fill_of(&job->results[index].steps[0]),
+        .step = &item->steps[0],
+        .sampling = &item->sampling,
+        .predicted = job->results[index].generated_tokens};
 }
 
-struct infill_fill infill_reply_fill(
-    const struct infill_llama_notes *notes, const struct job *job, int32_t index)
+/* `stream`: the last event of an answer. */
+static struct view view_of(struct call *call, const struct llama_reply *reply,
+    const struct job *job, int32_t index, bool stream, struct err_info *info)
 {
-    return notes->mode == INFILL_RERANK ? notes->rerank.fills[index]
-                                        : infill_fill_of(&job->results[index].steps[0]);
+    struct view view = {.call = call,
+        .job = job,
+        .options = reply->options,
+        .index = index,
+        .stream = stream,
+        .info = info};
+    reply->answer(call, job, index, &view.answer);
+    view.shown = llama_reply_visible(view.answer.fill.text, view.answer.fill.text_bytes,
+        reply->options->n_indent, true, &view.cut);
+    return view;
 }
 
-/* In mode rerank an answer is one of the ranked fills, and no item of the last job. */
-static void set_answer(struct view *view, const struct infill_llama_notes *notes)
+static enum err write_answer(const struct view *view, struct json_out *out)
 {
-    view->fill = infill_reply_fill(notes, view->job, view->index);
-    view->prompt = notes->prompt.count;
-    if (notes->mode == INFILL_RERANK) {
-        view->step = &notes->rerank.step;
-        view->sampling = &notes->rerank.sampling;
-        view->predicted = view->fill.token_count;
-    } else {
-        view->step = &view->job->plan.items[view->index].steps[0];
-        view->sampling = &view->job->plan.items[view->index].sampling;
-        view->predicted = view->job->results[view->index].generated_tokens;
-    }
-}
-
-enum err infill_reply_write(struct call *call, const struct job *job, int32_t index, bool stream,
-    struct json_out *out, struct err_info *info)
-{
-    const struct infill_request *request = call->request;
-    struct view view = {.call = call, .job = job, .index = index, .stream = stream, .info = info};
-    set_answer(&view, call->state);
-    view.shown = infill_reply_visible(
-        view.fill.text, view.fill.text_bytes, request->n_indent, true, &view.cut);
+    const struct common_llama *options = view->options;
     json_out_object(out);
-    enum err err = request->has_response_fields
-                       ? write_fields(&view, &request->response_fields, out)
-                       : write_all(&view, request->n_probs > 0, out);
+    enum err err = options->has_response_fields
+                       ? write_fields(view, &options->response_fields, out)
+                       : write_all(view, options->n_probs > 0 && !view->stream, out);
     if (err == ERR_OK) {
         json_out_end(out);
+    }
+    return err;
+}
+
+enum err llama_reply_encode(struct call *call, const struct llama_reply *reply,
+    const struct job *job, struct json_out *out, struct err_info *info)
+{
+    enum err err = ERR_OK;
+    if (reply->list) {
+        json_out_array(out);
+    }
+    for (int32_t i = 0; err == ERR_OK && i < reply->count(call, job); i++) {
+        const struct view view = view_of(call, reply, job, i, false, info);
+        err = write_answer(&view, out);
+    }
+    if (err == ERR_OK && reply->list) {
+        json_out_end(out);
+    }
+    return err;
+}
+
+/* ---- events -------------------------------------------------------------------------------- */
+
+/* A part of an answer with the tokens it came with. */
+struct part {
+    int32_t index;
+    const char *text;
+    size_t bytes;
+    struct tokens tokens;
+    int64_t predicted, evaluated; /* tokens so far */
+};
+
+static enum err write_part(const struct call *call, const struct llama_reply *reply,
+    const struct part *part, struct buf *out)
+{
+    struct json_out json;
+    struct err_info unused;
+    sse_begin(&json, out);
+    json_out_object(&json);
+    json_out_key(&json, "index");
+    json_out_int(&json, part->index);
+    json_out_key(&json, "content");
+    json_out_bytes(&json, part->text, part->bytes);
+    json_out_key(&json, "tokens");
+    write_ids(&json, part->tokens.ids, part->tokens.count);
+    json_out_key(&json, "stop");
+    json_out_bool(&json, false);
+    json_out_key(&json, "tokens_predicted");
+    json_out_int(&json, part->predicted);
+    json_out_key(&json, "tokens_evaluated");
+    json_out_int(&json, part->evaluated);
+    if (reply->options->n_probs > 0) {
+        json_out_key(&json, "completion_probabilities");
+        write_entries(&json, call, &part->tokens, reply->options->n_probs);
+    }
+    json_out_end(&json);
+    enum err err = call_written(&json, &unused);
+    sse_end(&json);
+    return err;
+}
+
+/* Beside a running engine: of the result only what was written before the event may be read. */
+enum err llama_reply_frame(struct call *call, struct llama_reply *reply, const struct job *job,
+    const struct token_event *event, struct buf *out)
+{
+    const struct step_result *step = &job->results[event->item].steps[event->step];
+    size_t wanted = (size_t)reply->options->n_probs;
+    bool is_end = event->last && event->finish == FINISH_EOS; /* its token is none of the answer */
+    bool cut;
+    size_t shown =
+        llama_reply_visible(step->text, (size_t)event->text_from + (size_t)event->text_bytes,
+            reply->options->n_indent, event->last, &cut);
+    enum err err = ERR_OK;
+    if (shown > reply->sent || (!is_end && !reply->cut)) {
+        size_t from = MIN(reply->sent, shown);
+        const struct part part = {.index = event->item,
+            .text = step->text + from,
+            .bytes = shown - from,
+            .tokens = {&event->token, &event->logprob,
+                wanted > 0 ? step->top + (size_t)event->index * wanted : NULL, is_end ? 0 : 1},
+            .predicted = event->index + 1,
+            .evaluated = job->plan.items[event->item].token_count};
+        err = write_part(call, reply, &part, out);
+        reply->sent = shown;
+    }
+    reply->cut = cut;
+    return err;
+}
+
+enum err llama_reply_frame_end(
+    struct call *call, const struct llama_reply *reply, const struct job *job, struct buf *out)
+{
+    enum err err = ERR_OK;
+    for (int32_t i = 0; err == ERR_OK && i < reply->count(call, job); i++) {
+        struct json_out json;
+        struct err_info unused;
+        const struct view view = view_of(call, reply, job, i, true, &unused);
+        const struct llama_answer *answer = &view.answer;
+        const struct part whole = {i, answer->fill.text, view.shown, tokens_of(&answer->fill),
+            answer->predicted, answer->prompt_count};
+        err = reply->whole ? write_part(call, reply, &whole, out) : ERR_OK;
+        sse_begin(&json, out);
+        if (err == ERR_OK) {
+            err = write_answer(&view, &json);
+        }
+        if (err == ERR_OK) {
+            err = call_written(&json, &unused);
+            sse_end(&json);
+        }
     }
     return err;
 }
