@@ -11,6 +11,10 @@ MUST_USE enum err classify_labels_job_error(
     const struct call *call, const struct job *job, struct err_info *info);
 MUST_USE enum err classify_labels_encode(
     struct call *call, const struct job *job, struct json_out *out, struct err_info *info);
+/* [{"score":..., "label":...}, ...] of at most LIMIT_CHOICES labels, best first; equal ones keep
+ * their order. `raw`: log-odds for probabilities. */
+void classify_write_ranked(struct json_out *out, const struct bound_text *labels,
+    const float *probabilities, int32_t count, bool raw);
 /* `questions`: predicates, choices and scores about one input. */
 MUST_USE enum err classify_questions_plan(struct call *call, struct err_info *info);
 MUST_USE enum err classify_questions_encode(

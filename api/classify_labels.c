@@ -339,30 +339,36 @@ static void sort_labels(const float *probabilities, int32_t *order, int32_t coun
     }
 }
 
-static void write_ranked(struct json_out *out, const struct classify_request *request,
-    const float *probabilities, const int32_t *order)
+void classify_write_ranked(struct json_out *out, const struct bound_text *labels,
+    const float *probabilities, int32_t count, bool raw)
 {
+    int32_t order[LIMIT_CHOICES];
+    sort_labels(probabilities, order, count);
     json_out_array(out);
-    for (int32_t i = 0; i < request->labels.count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         float probability = probabilities[order[i]];
         json_out_object(out);
         json_out_key(out, "score");
-        json_out_float(out, request->raw_scores ? log_odds(probability) : probability);
+        json_out_float(out, raw ? log_odds(probability) : probability);
         json_out_key(out, "label");
-        json_out_string(out, request->labels.items[order[i]].bytes);
+        json_out_string(out, labels[order[i]].bytes);
         json_out_end(out);
     }
     json_out_end(out);
 }
 
 static void write_class(struct json_out *out, const struct classify_request *request, int32_t index,
-    const float *probabilities, const int32_t *order)
+    const float *probabilities)
 {
+    int32_t best = 0; /* the first of equals */
+    for (int32_t i = 1; i < request->labels.count; i++) {
+        best = probabilities[i] > probabilities[best] ? i : best;
+    }
     json_out_object(out);
     json_out_key(out, "index");
     json_out_int(out, index);
     json_out_key(out, "label");
-    json_out_string(out, request->labels.items[order[0]].bytes);
+    json_out_string(out, request->labels.items[best].bytes);
     json_out_key(out, "probs");
     json_out_array(out);
     for (int32_t i = 0; i < request->labels.count; i++) {
@@ -398,7 +404,6 @@ enum err classify_labels_encode(
     const struct labels_notes *notes = call->state;
     const struct classify_request *request = call->request;
     float probabilities[LIMIT_CHOICES];
-    int32_t order[LIMIT_CHOICES];
     if (notes->object_reply) {
         write_object_head(out, call, job);
     }
@@ -411,11 +416,11 @@ enum err classify_labels_encode(
         if (err != ERR_OK) {
             return err;
         }
-        sort_labels(probabilities, order, request->labels.count);
         if (notes->object_reply) {
-            write_class(out, request, i, probabilities, order);
+            write_class(out, request, i, probabilities);
         } else {
-            write_ranked(out, request, probabilities, order);
+            classify_write_ranked(out, request->labels.items, probabilities, request->labels.count,
+                request->raw_scores);
         }
     }
     if (list) {

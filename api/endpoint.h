@@ -95,7 +95,7 @@ struct endpoint {
 extern const struct endpoint endpoint_embed, endpoint_embed_all, endpoint_infill, endpoint_generate,
     endpoint_generate_stream, endpoint_classify, endpoint_v1_embeddings, endpoint_v1_decisions,
     endpoint_v1_moderations, endpoint_v1_completions, endpoint_v1_chat, endpoint_v1_responses,
-    endpoint_similarity, endpoint_rerank, endpoint_v1_rerank, endpoint_completion;
+    endpoint_similarity, endpoint_rerank, endpoint_v1_rerank, endpoint_completion, endpoint_predict;
 
 /* Endpoints without a job: /tokenize, /detokenize, /decode, /apply-template. The reply is written
  * at once. */

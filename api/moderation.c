@@ -30,6 +30,8 @@ static const struct line_row {
     [LINE_RESPONSE] = {"\nHarmful response:", 3, "harmful", "unharmful"},
 };
 static const char *const VALUES[VALUES_MAX] = {" yes", " no", " n/a"};
+static const char NOT_APPLICABLE[] = "not_applicable"; /* what the reply calls the third */
+_Static_assert((int)VALUES_MAX == (int)MODERATION_LABELS_MAX, "a label a value");
 
 /* ---- plan ---------------------------------------------------------------------------------- */
 
@@ -111,7 +113,7 @@ static void write_field(
     const struct line_row *row = &LINES[line];
     const struct step_result *step = &result->steps[2 * line + 1];
     const char *const labels[VALUES_MAX] = {row->yes, row->no, NULL};
-    const char *const keys[VALUES_MAX] = {row->yes, row->no, "not_applicable"};
+    const char *const keys[VALUES_MAX] = {row->yes, row->no, NOT_APPLICABLE};
     ASSERT(step->choice >= 0);
     json_out_key(out, name);
     json_out_object(out);
@@ -129,6 +131,20 @@ static void write_field(
     }
     json_out_end(out);
     json_out_end(out);
+}
+
+int32_t moderation_labels(const struct item_result *result, bool has_response,
+    struct bound_text out_labels[MODERATION_LABELS_MAX],
+    float out_probabilities[MODERATION_LABELS_MAX])
+{
+    enum line line = has_response ? LINE_RESPONSE : LINE_REQUEST;
+    const struct line_row *row = &LINES[line];
+    const char *const labels[VALUES_MAX] = {row->yes, row->no, NOT_APPLICABLE};
+    for (int32_t i = 0; i < row->value_count; i++) {
+        out_labels[i] = call_text(labels[i]);
+        out_probabilities[i] = result->steps[2 * line + 1].probabilities[i];
+    }
+    return row->value_count;
 }
 
 float moderation_harmful(const struct item_result *result)

@@ -16,6 +16,12 @@ struct moderation_case {
 
 MUST_USE enum err moderation_plan(
     struct call *call, const struct moderation_case *cases, int32_t count, struct err_info *info);
+/* Whether the response of a case, or its prompt if there is none, is harmful: the labels and their
+ * probabilities. Returns how many there are. */
+enum { MODERATION_LABELS_MAX = 3 };
+int32_t moderation_labels(const struct item_result *result, bool has_response,
+    struct bound_text out_labels[MODERATION_LABELS_MAX],
+    float out_probabilities[MODERATION_LABELS_MAX]);
 /* How likely the prompt of a case is harmful. */
 float moderation_harmful(const struct item_result *result);
 /* The three members prompt_harmfulness, response_harmfulness, response_refusal of one case, into

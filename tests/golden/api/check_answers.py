@@ -331,11 +331,28 @@ def check_moderation(program):
             assert near(got["confidence"], field["confidence"], 1e-3)
         if not case["response"]:
             assert verdict["response_refusal"] is None
+    check_predict(program, items, together)
     program.fail("/classify", {"items": [{"prompt": "a"}, {"prompt": " \u3000"}]},
                  "/items/1/prompt", "empty")
     program.fail("/classify", {"prompt": "a", "labels": ["b"]}, "/labels")
     program.fail("/classify", {}, None)
     program.fail("/classify", {"labels": ["a"], "response": "x"}, "/response")
+
+
+def check_predict(program, items, verdicts):
+    """The same numbers in another shape."""
+    pairs = [[text for text in (item["prompt"], item["response"]) if text] for item in items]
+    ranked = program.ask("/predict", {"inputs": pairs}).reply
+    for verdict, labels in zip(verdicts, ranked, strict=True):
+        known = verdict["response_harmfulness"] or verdict["prompt_harmfulness"]
+        assert {entry["label"]: entry["score"] for entry in labels} == known["probabilities"]
+        assert labels == sorted(labels, key=lambda entry: -entry["score"])
+    if not FEW:
+        assert program.ask("/predict", {"inputs": pairs[0]}).reply == ranked[0]
+        raw = program.ask("/predict", {"inputs": pairs[0], "raw_scores": True}).reply
+        score = ranked[0][0]["score"]
+        assert near(raw[0]["score"], math.log(score / (1 - score)), 1e-3)
+    program.fail("/predict", {"inputs": [["a"], [" ", "b"]]}, "/inputs/1/0", "empty")
 
 
 def check_labels(program):

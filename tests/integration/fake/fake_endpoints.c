@@ -227,6 +227,7 @@ ENDPOINT(infill, KIND_INFILL, FAMILY_LLAMA, decode, plan_infill);
 ENDPOINT(completion, KIND_GENERATE, FAMILY_LLAMA, decode, plan_generate);
 ENDPOINT(generate, KIND_GENERATE, FAMILY_TEI, decode, plan_generate);
 ENDPOINT(generate_stream, KIND_GENERATE, FAMILY_TEI, decode_stream, plan_generate);
+ENDPOINT(predict, KIND_CLASSIFY, FAMILY_TEI, decode, plan_classify);
 ENDPOINT(classify, KIND_CLASSIFY, FAMILY_TEI, decode, plan_classify);
 
 static enum err direct(const char *body, size_t bytes, struct buf *out, struct err_info *info)

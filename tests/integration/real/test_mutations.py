@@ -48,6 +48,7 @@ GOOD = [
     ("/infill", {"text": "a [gap] b [gap] c", "max_tokens": 2, "stream": True, "mode": "hybrid"}),
     ("/infill", {"text": "a [gap] b [gap] c", "max_tokens": 2, "stream": True, "mode": "rerank",
                  "candidates": 3, "heal": True}),
+    ("/predict", {"inputs": [["a", "b"], ["c"]], "raw_scores": True}),
     ("/classify", {"inputs": ["a", "b"], "labels": ["x", "y"], "multi_label": True}),
     ("/classify", {"input": "a", "questions": [
         {"type": "choice", "instructions": "i", "choices": [{"value": "v"}, {"value": True}]}]}),

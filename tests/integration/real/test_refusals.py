@@ -131,7 +131,7 @@ class Refusals(unittest.TestCase):
                 ("/similarity", "/inputs", {}), ("/rerank", "/query", {"texts": ["a"]}),
                 ("/generate", "/inputs", {}), ("/generate_stream", "/inputs", {}),
                 ("/detokenize", "/tokens", {}), ("/decode", "/ids", {}),
-                ("/tokenize", "/content", {}),
+                ("/tokenize", "/content", {}), ("/predict", "/inputs", {}),
                 ("/v1/decisions", "/input", {"questions": [
                     {"type": "predicate", "instructions": "x"}]}),
                 ("/v1/decisions", "/questions", {"input": "a"}),

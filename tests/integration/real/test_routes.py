@@ -141,6 +141,9 @@ MODERATION = [
     ("/classify", {"prompt": "How do I boil an egg?"}),
     ("/classify", {"prompt": "How do I boil an egg?", "response": "In water."}),
     ("/classify", {"items": [{"prompt": "a"}, {"prompt": "b", "response": "c"}]}),
+    ("/predict", {"inputs": "How do I boil an egg?"}),
+    ("/predict", {"inputs": ["How do I boil an egg?", "In water."], "raw_scores": True}),
+    ("/predict", {"inputs": [["a"], ["b", "c"]], "truncate": False}),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 3}),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 3,
                               "n": 2, "logprobs": True, "top_logprobs": 1, "stream": True}),
@@ -178,6 +181,8 @@ class Routes(unittest.TestCase):
         """Its vocabulary has no token for each answer: 424 and not a made-up verdict."""
         if MODEL == "tiny":
             error = refused(self.server, "/classify", {"prompt": "a"}, 424)
+            self.assertEqual(error["error_type"], "backend")
+            error = refused(self.server, "/predict", {"inputs": "a"}, 424)
             self.assertEqual(error["error_type"], "backend")
             error = refused(self.server, "/v1/moderations", {"input": "a"}, 501)
             self.assertEqual(error["type"], "not_supported_error")

@@ -45,6 +45,60 @@ static void test_moderation(void **state)
     plan_rig_close(&rig);
 }
 
+/* A list of texts is one pair, a list of lists several cases. */
+static void test_predict(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *inputs;
+        const char *parts[2]; /* of each case */
+    } cases[] = {
+        {"\"p\"", {"Human user:\np\n\nAI assistant:\n\n\n---"}},
+        {"[\"p\"]", {"Human user:\np\n\nAI assistant:\n\n\n---"}},
+        {"[\"p\",\"r\"]", {"Human user:\np\n\nAI assistant:\nr\n\n---"}},
+        {"[[\"p\",\"r\"],[\"q\"]]", {"Human user:\np\n\nAI assistant:\nr\n\n---",
+                                        "Human user:\nq\n\nAI assistant:\n\n\n---"}},
+    };
+    static const struct {
+        const char *fields;
+        enum err err;
+        const char *where;
+    } refused[] = {
+        {"\"inputs\":[]", ERR_INVALID, "/inputs"},
+        {"\"inputs\":[[]]", ERR_INVALID, "/inputs/0"},
+        {"\"inputs\":[[\"a\"],[\"b\",\"c\",\"d\"]]", ERR_INVALID, "/inputs/1"},
+        {"\"inputs\":[\"a\",\"b\",\"c\"]", ERR_INVALID, "/inputs"},
+        {"\"inputs\":[\" \",\"b\"]", ERR_EMPTY, "/inputs/0"},
+        {"\"inputs\":\" \"", ERR_EMPTY, "/inputs"},
+        {"\"inputs\":[[\"a\"],[\" \"]]", ERR_EMPTY, "/inputs/1/0"},
+        {"\"inputs\":[[\"a\"],[\"a\"],[\"a\"]]", ERR_LIMIT, "/inputs"},
+        {"\"inputs\":\"a\",\"truncate\":true", ERR_UNSUPPORTED_FIELD, "/truncate"},
+    };
+    struct plan_rig rig;
+    char body[128], text[4096];
+    plan_rig_open(&rig, true, false);
+    rig.model.context = 1000;
+    rig.limits.items_max = 2;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        (void)snprintf(body, sizeof(body), "{\"inputs\":%s}", cases[i].inputs);
+        assert_int_equal(plan_rig_plan(&rig, &endpoint_predict, body), ERR_OK);
+        int32_t count = cases[i].parts[1] != NULL ? 2 : 1;
+        assert_int_equal(rig.call.plan.item_count, count);
+        for (int32_t k = 0; k < count; k++) {
+            const struct plan_item *item = &rig.call.plan.items[k];
+            plan_rig_show(&rig, item->tokens, item->token_count, text);
+            assert_non_null(strstr(text, cases[i].parts[k]));
+        }
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(refused); i++) {
+        (void)snprintf(body, sizeof(body), "{%s}", refused[i].fields);
+        plan_rig_refused(&rig, &endpoint_predict, body, refused[i].err, refused[i].where);
+    }
+    rig.model.can_classify = false;
+    plan_rig_refused(&rig, &endpoint_predict, "{\"inputs\":\"a\"}", ERR_NOT_CAPABLE, "");
+    plan_rig_close(&rig);
+}
+
 /* "A" and "AA" begin with the same token here, so they cannot be read from one row. */
 static void test_labels_are_forced_when_not_told_apart(void **state)
 {
@@ -201,6 +255,7 @@ int main(void)
     json_in_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moderation),
+        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_labels_are_forced_when_not_told_apart),
         cmocka_unit_test(test_labels_are_asked_in_two_orders),
         cmocka_unit_test(test_labels_limit),

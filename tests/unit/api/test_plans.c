@@ -604,6 +604,7 @@ static void test_allocation_failures(void **state)
             "\"input_extra\":[{\"text\":\"e\"}],\"logit_bias\":[[\"x\",1]]}"},
         {&endpoint_generate, "{\"inputs\":\"a\",\"parameters\":{\"stop\":\"x\"}}"},
         {&endpoint_classify, "{\"inputs\":\"x\",\"labels\":[\"p\",\"q\"]}"},
+        {&endpoint_predict, "{\"inputs\":[[\"x\"],[\"y\",\"z\"]]}"},
         {&endpoint_classify,
             "{\"input\":\"x\",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"i\"},"
             "{\"type\":\"choice\",\"instructions\":\"i\",\"choices\":[{\"value\":\"a\"}]}]}"},
