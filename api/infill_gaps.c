@@ -24,7 +24,7 @@ static struct gap default_gap(const struct infill_request *request)
     return (struct gap){.tokens_max = request->max_tokens,
         .tokens_min = request->min_tokens,
         .reserve = request->has_reserve ? request->reserve : 0,
-        .until_length = request->until == INFILL_REQUEST_UNTIL_LENGTH,
+        .until = request->until,
         .has_stop = request->sampling.has_stop,
         .stop = request->sampling.stop};
 }
@@ -38,9 +38,7 @@ static struct gap gap_of(const struct infill_request *request,
     gap.tokens_max = options->has_max_tokens ? options->max_tokens : gap.tokens_max;
     gap.tokens_min = options->has_min_tokens ? options->min_tokens : gap.tokens_min;
     gap.reserve = options->has_reserve ? options->reserve : gap.reserve;
-    if (options->has_until) {
-        gap.until_length = options->until == INFILL_REQUEST_UNTIL_LENGTH;
-    }
+    gap.until = options->has_until ? options->until : gap.until;
     if (options->has_stop) {
         gap.has_stop = true;
         gap.stop = options->stop;
@@ -137,6 +135,17 @@ static enum err check_gaps(
     return ERR_OK;
 }
 
+/* What stands behind the gaps, as far as it matters to their fills. */
+static void look_behind(const struct infill_request *request, struct gaps_notes *notes)
+{
+    bool spaces = request->heal && notes->mode != INFILL_FIM;
+    for (int32_t i = 0; i < notes->gap_count; i++) {
+        const struct bound_text *text = &notes->texts[i + 1];
+        enum behind behind = border_behind(text->bytes, (size_t)text->count);
+        notes->gaps[i].behind = behind == BEHIND_SPACE && !spaces ? BEHIND_OTHER : behind;
+    }
+}
+
 static enum err read_gaps(struct call *call, struct gaps_notes *notes, struct err_info *info)
 {
     const struct infill_request *request = call->request;
@@ -148,7 +157,13 @@ static enum err read_gaps(struct call *call, struct gaps_notes *notes, struct er
         err = request->has_text ? read_text(call, notes, info) : read_segments(call, notes, info);
     }
     notes->independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
-    return err != ERR_OK ? err : check_gaps(call, notes, info);
+    if (err == ERR_OK) {
+        err = check_gaps(call, notes, info);
+    }
+    if (err == ERR_OK) {
+        look_behind(request, notes);
+    }
+    return err;
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
@@ -157,10 +172,13 @@ enum err infill_gaps_step(
     struct call *call, const struct gap *gap, struct plan_step *step, struct err_info *info)
 {
     const struct infill_request *request = call->request;
-    step->tokens_min = gap->until_length ? 0 : gap->tokens_min;
-    step->ban_end = gap->until_length || request->llama.ignore_eos;
-    step->spaced = gap->spaced;
-    return gap->until_length ? ERR_OK : call_stops(call, gap->has_stop, &gap->stop, step, info);
+    bool whole = gap->until == INFILL_REQUEST_UNTIL_LENGTH;
+    step->tokens_min = whole ? 0 : gap->tokens_min;
+    step->ban_end = whole || request->llama.ignore_eos;
+    step->border = gap->border;
+    step->behind = gap->behind;
+    step->sentence = gap->until == INFILL_REQUEST_UNTIL_SENTENCE;
+    return whole ? ERR_OK : call_stops(call, gap->has_stop, &gap->stop, step, info);
 }
 
 /* Cuts budgets to the room that is left: for all gaps together when they share a sequence. */
@@ -196,7 +214,7 @@ static enum err text_ids(struct call *call, const struct gaps_notes *notes, int3
     enum err err = ERR_OK;
     if (i < notes->gap_count) {
         err = infill_heal(call, &text, &space, info);
-        notes->gaps[i].spaced = err == ERR_OK && space.count > 0;
+        notes->gaps[i].border = err == ERR_OK && space.count > 0 ? BORDER_SPACE : BORDER_FREE;
     }
     return err != ERR_OK ? err
                          : call_tokenize(call, &text, i > 0 ? TOKENIZE_CONTINUES : 0,

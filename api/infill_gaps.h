@@ -18,8 +18,9 @@ struct gap {
     const char *id; /* NULL = none */
     int64_t tokens_max;
     int32_t tokens_min, reserve; /* reserve: 0 = not given */
-    bool until_length;
-    bool spaced; /* the space before it was moved into it (hybrid; rerank has notes of its own) */
+    enum infill_request_until until;
+    enum border border; /* BORDER_SPACE: the space before it was moved into it */
+    enum behind behind;
     bool has_stop;
     struct common_stop stop;
     char where[48]; /* JSON pointer of its options; "" = the top level */

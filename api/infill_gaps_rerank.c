@@ -58,7 +58,8 @@ static enum err gap_sides(
         .right = {pieces.suffix.ids, MIN(pieces.suffix.count, RERANK_RIGHT)},
         .sampling = notes->sampling,
         .answers = 1,
-        .whole = notes->gaps[k].until_length};
+        .whole = notes->gaps[k].until == INFILL_REQUEST_UNTIL_LENGTH};
+    notes->gaps[k].border = pieces.space.count > 0 ? BORDER_SPACE : BORDER_FREE;
     return call_join(call, &before, &pieces.prefix, &gap->left, info);
 }
 

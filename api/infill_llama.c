@@ -108,7 +108,7 @@ static enum err hybrid_item(struct call *call, const struct infill_llama_notes *
         return err;
     }
     *step = infill_step(left - 1, left, fit_budget(call, notes, notes->prompt.count));
-    step->spaced = notes->space.count > 0;
+    step->border = notes->space.count > 0 ? BORDER_SPACE : BORDER_FREE;
     for (int32_t i = 0; i < notes->prompt.count; i++) {
         positions[i] = i < left ? i : i + step->tokens_max;
     }
@@ -195,6 +195,7 @@ static enum err plan_rerank(struct call *call, struct infill_llama_notes *notes,
     gap->answers = request->llama.n_cmpl;
     gap->step = infill_step(-1, -1, fit_budget(call, notes, rerank_fixed(gap)));
     call->asks_more = true;
+    gap->step.border = notes->space.count > 0 ? BORDER_SPACE : BORDER_FREE;
     err = set_options(call, notes, &gap->step, &gap->sampling, info);
     gap->step.top_logprobs = request->llama.n_probs;
     return err == ERR_OK ? rerank_plan(call, gap, 1, info) : err;

@@ -75,6 +75,17 @@ static void greedy_items(const struct call *call, const struct rerank_gap *gap,
     }
 }
 
+/* What an item must begin with that goes on behind these tokens of a fill. */
+static enum border border_behind_fill(
+    const struct call *call, const struct rerank_gap *gap, const struct call_ids *fill)
+{
+    enum border border = gap->step.border;
+    for (int32_t i = 0; i < fill->count && border != BORDER_FREE; i++) {
+        border = border_after(border, call->tokenizer, fill->ids[i]);
+    }
+    return border;
+}
+
 /* Left, then the greedy candidate up to the branch, then the branch's token. */
 static enum err branch_items(struct call *call, const struct rerank_gap *gap,
     struct plan_step *steps, struct plan_item *items, struct err_info *info)
@@ -86,12 +97,13 @@ static enum err branch_items(struct call *call, const struct rerank_gap *gap,
         int32_t token = branch->token;
         const struct call_ids begin = {gap->candidates[0].tokens.ids, branch->at};
         const struct call_ids other = {&token, 1};
-        struct call_ids prompt;
-        err = call_join(call, &gap->left, &begin, &prompt, info);
+        struct call_ids fill = {0}, prompt = {0};
+        err = call_join(call, &begin, &other, &fill, info);
         if (err == ERR_OK) {
-            err = call_join(call, &prompt, &other, &prompt, info);
+            err = call_join(call, &gap->left, &fill, &prompt, info);
         }
         steps[k] = gap->step;
+        steps[k].border = border_behind_fill(call, gap, &fill);
         steps[k].tokens_max += 1 - own;
         steps[k].tokens_min = MAX(steps[k].tokens_min - own, 0);
         steps[k].watch = gap->right.ids;
@@ -167,10 +179,8 @@ enum err rerank_plan(
 
 static struct rerank_rules rules_of(const struct rerank_gap *gap)
 {
-    return (struct rerank_rules){.step = &gap->step,
-        .spaced = gap->space.count > 0,
-        .whole = gap->whole,
-        .n_indent = gap->n_indent};
+    return (struct rerank_rules){
+        .step = &gap->step, .whole = gap->whole, .n_indent = gap->n_indent};
 }
 
 /* `count` tokens of a candidate, behind the left (rerank_filled). */
@@ -180,8 +190,7 @@ static enum err take_cut(struct call *call, struct rerank_gap *gap, const struct
     const struct rerank_candidate *candidate = &gap->candidates[cut->candidate];
     const struct call_ids tokens = {candidate->tokens.ids, cut->token_count};
     struct call_ids prompt;
-    int32_t shift = gap->space.count > 0 ? 1 : 0;
-    int32_t bytes = cut->token_count > 0 ? candidate->view.ends[cut->token_count] : shift;
+    int32_t bytes = cut->token_count > 0 ? candidate->view.ends[cut->token_count] : 0;
     enum finish finish = candidate->finish;
     enum err err = call_join(call, &gap->left, &tokens, &prompt, info);
     if (err != ERR_OK) {
@@ -190,8 +199,8 @@ static enum err take_cut(struct call *call, struct rerank_gap *gap, const struct
     if (chosen || finish == FINISH_LENGTH) {
         finish = cut->token_count == gap->step.tokens_max ? FINISH_LENGTH : FINISH_EOS;
     }
-    gap->fills[gap->fill_count++] = (struct infill_fill){.text = candidate->text.bytes + shift,
-        .text_bytes = (size_t)(bytes - shift),
+    gap->fills[gap->fill_count++] = (struct infill_fill){.text = candidate->text.bytes,
+        .text_bytes = (size_t)bytes,
         .tokens = prompt.ids + gap->left.count,
         .logprobs = candidate->view.logprobs,
         .token_count = cut->token_count,
@@ -201,14 +210,16 @@ static enum err take_cut(struct call *call, struct rerank_gap *gap, const struct
     return ERR_OK;
 }
 
-/* All begins anew behind the space that no candidate began with. */
-static enum err unheal(struct call *call, struct rerank_gap *gap, struct err_info *info)
+/* As far as the greedy candidate came. A fill of no token does not begin with the space, which is
+ * the left's again. */
+static enum err take_longest(struct call *call, struct rerank_gap *gap, struct err_info *info)
 {
-    enum err err = call_join(call, &gap->left, &gap->space, &gap->left, info);
-    gap->space.count = 0;
-    gap->candidate_count = 0;
-    gap->phase = RERANK_GREEDY;
-    return err;
+    struct choice_cut cut = rerank_candidate_longest(&gap->candidates[0]);
+    enum err err = ERR_OK;
+    if (cut.token_count == 0) {
+        err = call_join(call, &gap->left, &gap->space, &gap->left, info);
+    }
+    return err == ERR_OK ? take_cut(call, gap, &cut, false, info) : err;
 }
 
 static enum err choose(struct call *call, struct rerank_gap *gap, struct err_info *info)
@@ -220,16 +231,9 @@ static enum err choose(struct call *call, struct rerank_gap *gap, struct err_inf
     }
     int32_t wanted = MAX(gap->answers, CHOICE_SCORED);
     int32_t kept = choice_keep(views, gap->candidate_count, wanted, cuts);
-    bool chosen = kept > 0;
-    if (!chosen && gap->space.count > 0) {
-        return unheal(call, gap, info);
-    }
-    if (!chosen) {
-        cuts[kept++] = rerank_candidate_longest(&gap->candidates[0]);
-    }
-    enum err err = ERR_OK;
+    enum err err = kept == 0 ? take_longest(call, gap, info) : ERR_OK;
     for (int32_t i = 0; err == ERR_OK && i < kept; i++) {
-        err = take_cut(call, gap, &cuts[i], chosen, info);
+        err = take_cut(call, gap, &cuts[i], true, info);
     }
     gap->phase = RERANK_SCORES;
     return err;
@@ -292,10 +296,9 @@ static enum err copy_plain(struct call *call, struct rerank_gap *gap, int32_t in
     struct call_ids prompt;
     float *logprobs = NULL;
     struct token_logprob *top = NULL;
-    size_t shift = gap->space.count > 0 ? MIN((size_t)step->text_bytes, 1) : 0;
-    size_t bytes = (size_t)step->text_bytes - shift;
+    size_t bytes = (size_t)step->text_bytes;
     size_t tops = (size_t)MAX(gap->step.top_logprobs, 0) * (size_t)count;
-    const char *text = arena_copy(call->arena, bytes > 0 ? step->text + shift : "", bytes);
+    const char *text = arena_copy(call->arena, bytes > 0 ? step->text : "", bytes);
     enum err err = text != NULL ? ERR_OK : call_no_memory(info);
     if (err == ERR_OK) {
         err = call_join(call, &gap->left, &written, &prompt, info);
@@ -331,12 +334,6 @@ static enum err take_plain(
     struct call *call, struct rerank_gap *gap, const struct job *job, struct err_info *info)
 {
     enum err err = ERR_OK;
-    for (int32_t k = 0; k < gap->item_count && gap->space.count > 0; k++) {
-        const struct step_result *step = &job->results[gap->item_from + k].steps[0];
-        if (gap->step.tokens_max > 0 && (step->text_bytes == 0 || step->text[0] != ' ')) {
-            return unheal(call, gap, info);
-        }
-    }
     for (int32_t k = 0; err == ERR_OK && k < gap->item_count; k++) {
         err = copy_plain(call, gap, k, &job->results[gap->item_from + k].steps[0], info);
     }

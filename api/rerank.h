@@ -11,8 +11,7 @@
  * computes once. A gap with nothing behind it is plain generation, and done after job 1.
  *
  * A space that ends the text before the gap is taken off `left`, because tokens begin with their
- * space: candidates must give it back as their first character, which is not shown again. When none
- * of them does, all begins anew behind the space.
+ * space: every candidate gives it back (BORDER_SPACE), and it is no part of a fill's text.
  *
  * Both body forms drive this: set up gaps, rerank_plan, then after each job rerank_take, and again
  * rerank_plan as long as a gap is not settled. Private to api/.
@@ -29,9 +28,9 @@ enum rerank_phase { RERANK_GREEDY, RERANK_BRANCHES, RERANK_SCORES, RERANK_SETTLE
 struct rerank_gap {
     /* Set by the form. */
     struct call_ids left;
-    struct call_ids space;    /* tokens of the space that was taken off; none = nothing was */
+    struct call_ids space;    /* the space that was taken off; none = nothing was */
     struct call_ids right;    /* at most RERANK_RIGHT; none = plain generation */
-    struct plan_step step;    /* tokens_max of a fill, floor, stops, end, alternatives */
+    struct plan_step step;    /* tokens_max of a fill, floor, stops, borders, alternatives */
     struct sampling sampling; /* of candidates behind their branch, and of plain generation */
     int32_t answers; /* 1..CHOICE_SCORED_MAX that are wanted: so many are sampled when plain */
     bool whole;      /* fills of tokens_max tokens only (`until: length`) */

@@ -107,36 +107,49 @@ static int32_t shown_bytes(
     return shown;
 }
 
-/* The text of all tokens in the arena; ends[n] = its bytes after n of them, -1 where a character is
- * not whole. *out_shown: bytes before a stop string, which counts behind tokens_min. */
+/* The text of all tokens in the arena, and its ending. ends[n] = its bytes after n of them, -1 if
+ * a character is not whole. *out_shown: bytes before a stop string behind tokens_min. */
 static enum err spell(struct call *call, const struct plan_step *step, const struct parts *parts,
-    struct bound_text *out_text, int32_t *out_shown, struct err_info *info)
+    struct rerank_candidate *out, int32_t *out_shown, struct err_info *info)
 {
+    struct ending ending;
     struct detokenizer detokenizer;
     struct buf text;
     size_t bound = detokenizer_bound(call->tokenizer), from = 0;
     buf_init(&text, MEM_REQUESTS, (size_t)64 << 20);
     detokenizer_init(&detokenizer, call->tokenizer, false, true);
+    ending_init(&ending, step->sentence, step->behind);
     for (int32_t i = 0; i < parts->count; i++) {
         char *room = buf_reserve(&text, bound);
         if (room == NULL) {
             break;
         }
-        buf_took(&text, detokenizer_push(&detokenizer, parts->tokens[i], room, bound));
+        size_t bytes = detokenizer_push(&detokenizer, parts->tokens[i], room, bound);
+        if (i == 0 && step->border == BORDER_SPACE) {
+            ASSERT(bytes > 0 && room[0] == ' ');
+            memmove(room, room + 1, --bytes);
+        }
+        buf_took(&text, bytes);
         parts->ends[i + 1] = detokenizer.held_count == 0 ? (int32_t)text.count : -1;
         from = i < step->tokens_min ? text.count : from;
+        if (i + 1 < step->tokens_min) {
+            ending_skip(&ending, (int32_t)text.count);
+        }
     }
     if (parts->count > 0 && parts->ends[parts->count] < 0) {
         parts->ends[parts->count] = (int32_t)text.count; /* what is not whole is dropped */
     }
     const char *copy =
         text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
-    *out_text = (struct bound_text){copy, (int32_t)text.count};
+    int32_t count = (int32_t)text.count;
     buf_free(&text);
     if (copy == NULL) {
         return call_no_memory(info);
     }
-    *out_shown = shown_bytes(step, copy, out_text->count, (int32_t)from);
+    *out_shown = shown_bytes(step, copy, count, (int32_t)from);
+    ending_scan(&ending, copy, *out_shown);
+    out->text = (struct bound_text){copy, count};
+    out->ending = ending;
     return ERR_OK;
 }
 
@@ -146,16 +159,34 @@ static enum err spell(struct call *call, const struct plan_step *step, const str
 static void bar_ends(const struct rerank_rules *rules, const struct bound_text *text, int32_t shown,
     struct parts *parts)
 {
-    int32_t shift = rules->spaced ? 1 : 0;
+    struct ending ending;
     bool cut;
-    int32_t bytes = MAX(shown, shift);
-    size_t visible = llama_reply_visible(
-        text->bytes + shift, (size_t)(bytes - shift), rules->n_indent, true, &cut);
-    int32_t limit = shift + (int32_t)visible;
+    size_t limit = llama_reply_visible(text->bytes, (size_t)shown, rules->n_indent, true, &cut);
+    ending_init(&ending, false, rules->step->behind);
     for (int32_t n = 1; n <= parts->count; n++) {
-        if (parts->ends[n] > limit || (parts->ends[n] <= shift && !rules->whole)) {
-            parts->ends[n] = -1;
-        }
+        int32_t end = parts->ends[n];
+        int32_t bare = end > 0 ? ending_shown(&ending, text->bytes, end) : end;
+        bool good = rules->whole || (bare > 0 && bare == end);
+        parts->ends[n] = good && end <= (int32_t)limit ? bare : -1;
+    }
+}
+
+/* A sentence has one cut, which is where it ends: behind the first token that reaches its end, or
+ * as far as the text comes. */
+static void cut_sentence(struct rerank_candidate *candidate, int32_t *ends)
+{
+    struct choice_candidate *view = &candidate->view;
+    int32_t end = ending_shown(&candidate->ending, candidate->text.bytes, candidate->text.count);
+    int32_t n = view->to;
+    while (n > view->from && ends[n] < 0) {
+        n--;
+    }
+    while (n > view->from && ends[n - 1] >= end) {
+        n--;
+    }
+    if (view->to >= view->from) {
+        ends[n] = MIN(ends[n], end);
+        view->from = view->to = n;
     }
 }
 
@@ -164,7 +195,6 @@ enum err rerank_candidate_read(struct call *call, const struct rerank_rules *rul
     const struct choice_branch *branch, struct rerank_candidate *out, struct err_info *info)
 {
     struct parts parts;
-    struct bound_text text = {0};
     int32_t shown = 0, wanted = rules->step->top_logprobs;
     enum err err = make_parts(call, rules, result, branch, &parts, info);
     if (err != ERR_OK) {
@@ -174,28 +204,25 @@ enum err rerank_candidate_read(struct call *call, const struct rerank_rules *rul
         take_begin(&parts, wanted, greedy, branch);
     }
     take_written(&parts, result, tops, wanted);
-    err = spell(call, rules->step, &parts, &text, &shown, info);
+    *out = (struct rerank_candidate){.tokens = {parts.tokens, parts.count},
+        .top = parts.top,
+        .finish = result->finish,
+        .stop_index = result->stop_index};
+    err = spell(call, rules->step, &parts, out, &shown, info);
     if (err != ERR_OK) {
         return err;
     }
     int32_t from = MAX(MAX(rules->step->tokens_min, 1), parts.own);
-    int32_t to = MIN(parts.count, parts.own + result->token_count - 1);
-    if (!rules->spaced || (text.count > 0 && text.bytes[0] == ' ')) {
-        bar_ends(rules, &text, shown, &parts);
-    } else {
-        to = -1;
+    bar_ends(rules, &out->text, shown, &parts);
+    out->view = (struct choice_candidate){.text = out->text.bytes,
+        .ends = parts.ends,
+        .logprobs = parts.logprobs,
+        .firsts = parts.firsts,
+        .from = rules->whole ? rules->step->tokens_max : from,
+        .to = MIN(parts.count, parts.own + result->token_count - 1)};
+    if (rules->step->sentence) {
+        cut_sentence(out, parts.ends);
     }
-    *out = (struct rerank_candidate){.tokens = {parts.tokens, parts.count},
-        .text = text,
-        .view = {.text = text.bytes,
-            .ends = parts.ends,
-            .logprobs = parts.logprobs,
-            .firsts = parts.firsts,
-            .from = rules->whole ? rules->step->tokens_max : from,
-            .to = to},
-        .top = parts.top,
-        .finish = result->finish,
-        .stop_index = result->stop_index};
     return ERR_OK;
 }
 
@@ -219,14 +246,27 @@ static double bias_of(const struct sampling *sampling, int32_t token)
     return bias;
 }
 
+/* Whether the sentence of the greedy candidate's first tokens would be over before this piece. */
+static bool is_behind_sentence(
+    const struct rerank_candidate *greedy, int32_t at, const char *piece, size_t bytes)
+{
+    struct ending ending = greedy->ending;
+    if (at == 0 || greedy->view.ends[at] != greedy->text.count) {
+        return false;
+    }
+    ending.at = 0;
+    ending_scan(&ending, piece, (int32_t)bytes);
+    return ending.end >= 0;
+}
+
 /* Whether a candidate that goes on with the token behind `at` others could have a cut there. */
-static bool is_useful(
-    const struct call *call, const struct rerank_rules *rules, int32_t at, int32_t token)
+static bool is_useful(const struct call *call, const struct rerank_rules *rules,
+    const struct rerank_candidate *greedy, int32_t at, int32_t token)
 {
     const struct plan_step *step = rules->step;
     size_t bytes;
     const char *piece = tokenizer_piece(call->tokenizer, token, false, &bytes);
-    if (bytes == 0 || (at == 0 && rules->spaced && piece[0] != ' ')) {
+    if (bytes == 0 || is_behind_sentence(greedy, at, piece, bytes)) {
         return false;
     }
     for (int32_t i = 0; i < step->stop_count && at >= step->tokens_min; i++) {
@@ -244,6 +284,7 @@ void rerank_candidate_branches(const struct call *call, const struct rerank_rule
     int32_t last = MIN(rerank_candidate_longest(greedy).token_count, rules->step->tokens_max - 1);
     int32_t alternatives = MIN(MIN(tops, CHOICE_ALTERNATIVES), tokenizer_vocab(call->tokenizer));
     double before = 0;
+    enum border border = rules->step->border;
     for (int32_t at = 0; at <= last && at < result->token_count; at++) {
         const struct token_logprob *top = result->top + (size_t)at * (size_t)tops;
         for (int32_t k = 0; k < alternatives; k++) {
@@ -253,10 +294,12 @@ void rerank_candidate_branches(const struct call *call, const struct rerank_rule
             const struct choice_branch branch = {at, top[k].token, top[k].logprob,
                 before + (double)top[k].logprob + bias_of(sampling, top[k].token)};
             if (branch.token != result->tokens[at] && isfinite(branch.total) &&
-                is_useful(call, rules, at, branch.token)) {
+                border_allows(border, call->tokenizer, branch.token) &&
+                is_useful(call, rules, greedy, at, branch.token)) {
                 choice_offer(branches, &branch);
             }
         }
+        border = border_after(border, call->tokenizer, result->tokens[at]);
         before += (double)result->logprobs[at];
     }
 }

@@ -7,10 +7,12 @@
 
 #include "api/choice.h"
 #include "api/infill.h"
+#include "engine/sample/border.h"
 
 struct rerank_candidate {
     struct call_ids tokens; /* without an end token; at most the fill's */
-    struct bound_text text; /* of all of them */
+    struct bound_text text; /* of all of them, without the space of the gap's border */
+    struct ending ending;   /* of that text */
     struct choice_candidate view;
     /* [(tokens.count + 1) * alternatives that the request wants] */
     const struct token_logprob *top;
@@ -21,7 +23,6 @@ struct rerank_candidate {
 /* What candidates of a gap have in common. */
 struct rerank_rules {
     const struct plan_step *step; /* of the gap (rerank.h) */
-    bool spaced;                  /* the first character must be a space, and is not shown */
     bool whole;
     int32_t n_indent;
 };

@@ -118,7 +118,7 @@ static enum err check_decode(const struct plan_step *step, const struct plan_bou
         return bad(
             info, ERR_LIMIT, item, s, "stop_tokens", "must hold at most 16 ids of the model");
     }
-    if (step->grammar != NULL && (step->spaced || !grammar_valid(step->grammar))) {
+    if (step->grammar != NULL && (step->border != BORDER_FREE || !grammar_valid(step->grammar))) {
         return bad(
             info, ERR_INVALID, item, s, "grammar", "has states out of range, or a space before it");
     }

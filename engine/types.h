@@ -135,6 +135,16 @@ enum step_kind {
     STEP_DECODE, /* sample tokens until a stop condition */
 };
 
+/* What may begin the text of a DECODE step (engine/sample/border.h). */
+enum border {
+    BORDER_FREE,
+    BORDER_SPACE,   /* one space and no more; it is no part of the step's text */
+    BORDER_NO_SPACE /* anything but a space */
+};
+
+/* What stands behind the text of a DECODE step, which does not end with the same. */
+enum behind { BEHIND_OTHER, BEHIND_SPACE, BEHIND_MARK /* that ends sentences */ };
+
 /* One value a CHOOSE step may take; its first token tells it from the others. */
 struct plan_choice {
     const int32_t *tokens;
@@ -167,9 +177,11 @@ struct plan_step {
      * not even the token's own log-probability, which lets a FORCE skip the head. */
     int32_t top_logprobs;
     bool special_text; /* control tokens are spelled out in the text */
-    /* DECODE: what is sampled begins with one space, which is no part of the step's text. The
-     * vocabulary must have a token that is a space. */
-    bool spaced;
+    /* DECODE: how the text begins and ends. BORDER_SPACE: the vocabulary must have a token that is
+     * a space. */
+    enum border border;
+    enum behind behind;
+    bool sentence; /* the text is one sentence: a token that begins behind it is an end token */
     const struct grammar *grammar; /* DECODE: what the text must be, NULL = anything; the tokens of
                                       its end end the step */
     /* DECODE: a token whose log-probability is wanted wherever one is sampled: how likely it would

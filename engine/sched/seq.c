@@ -95,6 +95,8 @@ static void open_step(struct seq *seq, const struct seq_tools *tools)
     if (step->kind == STEP_DECODE) {
         detokenizer_init(&seq->detokenizer, tools->tokenizer, step->special_text, true);
         stop_init(&seq->stop, step->stops, step->stop_count);
+        ending_init(&seq->ending, step->sentence, step->behind);
+        seq->border = step->border;
         seq->text_bytes = 0;
         if (step->grammar != NULL) {
             mask_state_begin(&seq->mask, step->grammar);
@@ -235,35 +237,16 @@ static int32_t banned_tokens(
     return held_off ? end_tokens(seq, tools, banned) : 0;
 }
 
-/* The first character is a space and the second, if there is one, is none. */
-static bool begins_spaced(const void *tokenizer, int32_t token)
-{
-    size_t bytes;
-    const char *piece = tokenizer_piece(tokenizer, token, false, &bytes);
-    return bytes > 0 && piece[0] == ' ' && (bytes == 1 || piece[1] != ' ');
-}
+/* What a token must be for the text to begin as it should. */
+struct beginning {
+    enum border border;
+    const struct tokenizer *tokenizer;
+};
 
-static bool begins_unspaced(const void *tokenizer, int32_t token)
+static bool begins_well(const void *context, int32_t token)
 {
-    size_t bytes;
-    const char *piece = tokenizer_piece(tokenizer, token, false, &bytes);
-    return bytes == 0 || piece[0] != ' ';
-}
-
-/* A spaced step begins with one space and no more, be it a token of its own. */
-static void allow_spaced(
-    const struct seq *seq, const struct seq_tools *tools, struct sample_request *request)
-{
-    size_t bytes = 0;
-    if (!current_step(seq)->spaced || seq->step_tokens > 1) {
-        return;
-    }
-    if (seq->step_tokens == 1) {
-        int32_t first = seq->result->steps[seq->step].tokens[0];
-        (void)tokenizer_piece(tools->tokenizer, first, false, &bytes);
-    }
-    request->allows_context = tools->tokenizer;
-    request->allows = seq->step_tokens == 0 ? begins_spaced : bytes == 1 ? begins_unspaced : NULL;
+    const struct beginning *beginning = context;
+    return border_allows(beginning->border, beginning->tokenizer, token);
 }
 
 /* Text of a sampled token through the detokenizer and the stop matcher into the step's text. A
@@ -276,12 +259,13 @@ static void release_text(struct seq *seq, int32_t token)
     char *piece = text + seq->text_bytes + seq->stop.held_count;
     size_t bytes = detokenizer_push(
         &seq->detokenizer, token, piece, detokenizer_bound(seq->detokenizer.tokenizer));
-    if (step->spaced && seq->step_tokens == 1) {
+    if (step->border == BORDER_SPACE && seq->step_tokens == 1) {
         ASSERT(bytes > 0 && piece[0] == ' ');
         memmove(piece, piece + 1, --bytes);
     }
     if (seq->step_tokens < step->tokens_min) {
         seq->text_bytes += (int32_t)bytes;
+        ending_skip(&seq->ending, seq->text_bytes);
         return;
     }
     char copy[LIMIT_STOP_BYTES * 4];
@@ -323,7 +307,7 @@ static void push_event(struct seq *seq, const struct seq_tools *tools, int32_t t
         .last = finish != FINISH_NONE,
         .finish = finish,
         .text_from = text_from,
-        .text_bytes = seq->text_bytes - text_from,
+        .text_bytes = result->text_bytes - text_from,
     };
     bool pushed = ring_push(&seq->job->events, &event);
     ASSERT(pushed); /* seq_next returned SEQ_WAITS otherwise */
@@ -340,10 +324,10 @@ static bool predict_over(const struct seq *seq)
            memchr(current_result(seq)->text, '\n', (size_t)seq->text_bytes) != NULL;
 }
 
-static enum finish finish_of(const struct seq *seq, const struct seq_tools *tools, int32_t token)
+static enum finish finish_of(const struct seq *seq, bool end)
 {
     const struct plan_step *step = current_step(seq);
-    if (is_end(seq, tools, token)) {
+    if (end) {
         return FINISH_EOS;
     }
     if (seq->stop.matched >= 0 || grammar_done(seq)) {
@@ -355,33 +339,46 @@ static enum finish finish_of(const struct seq *seq, const struct seq_tools *tool
     return predict_over(seq) ? FINISH_TIMEOUT : FINISH_NONE;
 }
 
+/* The text of a token, if it has any of the step's: an end token has none, nor has one that begins
+ * behind the end of the sentence. */
+static bool take_text(struct seq *seq, const struct seq_tools *tools, int32_t token)
+{
+    const struct plan_step *step = current_step(seq);
+    int32_t before = seq->text_bytes + seq->stop.held_count;
+    if (is_end(seq, tools, token)) {
+        return false;
+    }
+    release_text(seq, token);
+    seq->border = border_after(seq->border, tools->tokenizer, token);
+    ending_scan(&seq->ending, current_result(seq)->text, seq->text_bytes);
+    if (step->grammar != NULL) {
+        mask_state_take(&seq->mask, tools->masks, step->grammar, token);
+    }
+    return seq->ending.end < 0 || before < seq->ending.end;
+}
+
 /* Books a sampled token: text, event, slot, and the end of the step. */
 static void take_token(struct seq *seq, const struct seq_tools *tools, int32_t token)
 {
     struct step_result *result = current_result(seq);
-    int32_t text_from = seq->text_bytes;
     bool first = seq->step_tokens == 0;
+    int32_t text_from = first ? 0 : result->text_bytes;
     seq->first_us = first ? seq->now_us : seq->first_us;
     result->tokens[seq->step_tokens] = token;
-    bool end = is_end(seq, tools, token);
     seq->step_tokens++;
     result->token_count = seq->step_tokens;
     seq->result->generated_tokens++;
-    if (!end) {
-        release_text(seq, token);
-    }
-    if (!end && current_step(seq)->grammar != NULL) {
-        mask_state_take(&seq->mask, tools->masks, current_step(seq)->grammar, token);
-    }
-    enum finish finish = finish_of(seq, tools, token);
+    bool end = !take_text(seq, tools, token);
+    enum finish finish = finish_of(seq, end);
     if (finish != FINISH_NONE && seq->stop.matched < 0) {
         release_rest(seq);
+        ending_scan(&seq->ending, result->text, seq->text_bytes);
         if (finish != FINISH_EOS && seq->stop.matched >= 0) {
             finish = FINISH_STOP_STRING;
         }
     }
-    result->text_bytes = seq->text_bytes;
-    result->text_ends[seq->step_tokens - 1] = seq->text_bytes;
+    result->text_bytes = ending_shown(&seq->ending, result->text, seq->text_bytes);
+    result->text_ends[seq->step_tokens - 1] = result->text_bytes;
     result->stop_index = seq->stop.matched;
     result->finish = finish;
     push_event(seq, tools, token, text_from, finish);
@@ -439,9 +436,13 @@ static void consume_decode(struct seq *seq, const struct seq_tools *tools,
         .generated_count = seq->slot_count - seq_prompt_count(seq),
         .token_index = (uint64_t)seq->result->generated_tokens,
     };
-    apply_grammar(seq, tools, walk, ends, &request);
+    const struct beginning beginning = {seq->border, tools->tokenizer};
     int32_t token;
-    allow_spaced(seq, tools, &request);
+    apply_grammar(seq, tools, walk, ends, &request);
+    if (seq->border != BORDER_FREE) {
+        request.allows_context = &beginning;
+        request.allows = begins_well;
+    }
     enum err err = sampler_pick(scratch, tools->kernels, &request, logits, tools->vocab, &token);
     if (err != ERR_OK) {
         seq_fail(seq, err, "no finite logit is left to sample from");

@@ -22,6 +22,7 @@
 #include "engine/cache/pages.h"
 #include "engine/job.h"
 #include "engine/kernels/kernels.h"
+#include "engine/sample/border.h"
 #include "engine/sample/sampler.h"
 #include "engine/sample/stop.h"
 #include "engine/sched/token_mask.h"
@@ -64,8 +65,10 @@ struct seq {
     bool vector_due;  /* the pool is closed, and what remains is up to seq_finish_vector */
     struct detokenizer detokenizer;
     struct stop_matcher stop;
+    enum border border; /* of the next token */
+    struct ending ending;
     struct mask_state mask; /* of a step with a grammar */
-    int32_t text_bytes;     /* released in this step */
+    int32_t text_bytes;     /* released in this step; the result's as far as they are shown */
     int64_t now_us;         /* set before seq_consume when the plan has a predict_us */
     int64_t first_us;       /* now_us of the step's first token */
 };

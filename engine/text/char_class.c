@@ -112,6 +112,13 @@ bool char_is_mark(int32_t code_point)
     return is_between(category_of(code_point), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
 }
 
+bool char_is_closing(int32_t code_point)
+{
+    int category = category_of(code_point);
+    return code_point == '"' || code_point == '\'' || category == UTF8PROC_CATEGORY_PE ||
+           category == UTF8PROC_CATEGORY_PF;
+}
+
 bool char_is_word(int32_t code_point)
 {
     /* Symbols that count as alphabetic: letters in circles and squares. */

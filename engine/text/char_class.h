@@ -14,9 +14,10 @@
 bool char_is_space(int32_t code_point);  /* White_Space */
 bool char_is_number(int32_t code_point); /* N* */
 bool char_is_punctuation(
-    int32_t code_point);               /* ASCII punctuation and symbols, P* by BERT's tables */
-bool char_is_mark(int32_t code_point); /* M* */
-bool char_is_word(int32_t code_point); /* \w: letters, marks, digits, connectors, joiners */
+    int32_t code_point);                  /* ASCII punctuation and symbols, P* by BERT's tables */
+bool char_is_mark(int32_t code_point);    /* M* */
+bool char_is_closing(int32_t code_point); /* Pe, Pf, ASCII quotes: what closes a bracket or quote */
+bool char_is_word(int32_t code_point);    /* \w: letters, marks, digits, connectors, joiners */
 /* Lower case, 1 or 2 code points; returns the count. */
 int32_t char_lower(int32_t code_point, int32_t out[2]);
 

@@ -10,10 +10,10 @@ BASE = ("engine/base/",)
 LIMITS = ("engine/engine_limits.h",)
 TYPES = ("engine/types.h",)
 # What api/ and server/ see of the engine: the one door, the structs that pass it, the tokenizer,
-# the chat template, the grammars of constrained output.
+# the chat template, the grammars of constrained output, the borders of what is sampled.
 DOOR = ("engine/engine.h", "engine/job.h", "engine/text/tokenizer.h",
         "engine/template/chat_template.h", "engine/sample/grammar.h",
-        "engine/sample/grammar_build.h") + TYPES + LIMITS + BASE
+        "engine/sample/grammar_build.h", "engine/sample/border.h") + TYPES + LIMITS + BASE
 MODEL = ("engine/model/", "engine/arch/", "engine/blocks/", "engine/attn/", "engine/cache/",
          "engine/kernels/", "engine/load/") + TYPES + LIMITS + BASE
 
@@ -31,7 +31,8 @@ EDGES = {
     "engine/blocks/": MODEL,
     "engine/arch/": MODEL,
     "engine/model/": MODEL,
-    "engine/sample/": ("engine/sample/", "engine/kernels/") + TYPES + LIMITS + BASE,
+    "engine/sample/": ("engine/sample/", "engine/kernels/", "engine/text/tokenizer.h",
+                       "engine/text/char_class.h") + TYPES + LIMITS + BASE,
     "engine/sched/": ("engine/sched/", "engine/sample/", "engine/text/", "engine/job.h",
                       "engine/engine.h", "engine/plan_check.h") + MODEL,
     "engine/": ("engine/",),

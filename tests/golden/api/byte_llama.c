@@ -14,13 +14,16 @@
 #include "api/endpoint.h"
 #include "tests/unit/model/tiny_llama.h"
 
-enum { WORDS = 3, BYTES = 256, MARKS = 3, COUNT = WORDS + BYTES + MARKS };
+enum { WORDS = 3, BYTES = 256, MARKS = 3, MORE = 5, COUNT = WORDS + BYTES + MORE };
 
 static void write_vocabulary(struct gguf_writer *w, bool with_fim)
 {
     static char byte_pieces[BYTES][8];
+    static const char *const spaced[MORE] = {
+        "\u2581", "\u2581a", "\u2581t", "\u2581\u2581", "\u2581\u2581a"};
+    static const char *const marked[MORE] = {
+        "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "fim_prefix>", "fim_suffix>"};
     const char *pieces[COUNT] = {"<unk>", "<s>", "</s>"};
-    static const char *const marks[MARKS] = {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"};
     int32_t types[COUNT] = {2, 3, 3};
     float scores[COUNT] = {0};
     for (int i = 0; i < BYTES; i++) {
@@ -28,9 +31,9 @@ static void write_vocabulary(struct gguf_writer *w, bool with_fim)
         pieces[WORDS + i] = byte_pieces[i];
         types[WORDS + i] = 6;
     }
-    for (int i = 0; i < MARKS; i++) {
-        pieces[WORDS + BYTES + i] = marks[i] + (with_fim ? 0 : 1); /* "fim_prefix>" marks nothing */
-        types[WORDS + BYTES + i] = with_fim ? 3 : 1;
+    for (int i = 0; i < MORE; i++) {
+        pieces[WORDS + BYTES + i] = with_fim ? marked[i] : spaced[i];
+        types[WORDS + BYTES + i] = with_fim && i < MARKS ? 3 : 1;
     }
     gguf_writer_string(w, "tokenizer.ggml.model", "llama");
     gguf_writer_strings(w, "tokenizer.ggml.tokens", pieces, COUNT);

@@ -2,8 +2,9 @@
  * Goal: mode rerank answers what its definition says, with a real engine.
  * Method: the definition once more, slowly: every token is a job of its own, so is the score of
  * every cut, branches and cuts are sorted and gone through, and texts are scored whole by the
- * log-probabilities of a prompt. The model is a tiny random one over bytes (byte_llama.h), kept to
- * ASCII that prints by logit_bias, so that a token is a character and no candidate ends early.
+ * log-probabilities of a prompt. What a token must not be is banned, place by place. The model is a
+ * tiny random one over bytes and a few tokens with spaces (byte_llama.h), kept to ASCII that prints
+ * by logit_bias, so that no candidate ends early.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -31,7 +32,6 @@ enum {
     CUTS_MAX = CANDIDATES * FILL_MAX,
     KEPT = 8,
     RIGHT = 24,
-    FIRST_BYTE = 3, /* token of byte 0 */
 };
 
 struct ids {
@@ -51,6 +51,13 @@ struct candidate {
     int32_t own; /* tokens that were given, not chosen */
 };
 
+/* What stands around the gap. */
+struct around {
+    struct ids left, right;
+    bool spaced; /* a space was taken off the left */
+    bool behind; /* the right begins with a space */
+};
+
 struct branch {
     int32_t at, order;
     struct said said;
@@ -64,8 +71,7 @@ struct cut {
 };
 
 static struct engine *engine;
-static struct logit_bias biases[BIASES];
-static int32_t bias_count;
+static const struct ids none;
 
 static int setup(void **state)
 {
@@ -107,13 +113,53 @@ static struct ids join(const struct ids *a, const struct ids *b)
     return joined;
 }
 
-/* The greedy token behind these. */
-static struct said next_of(const struct ids *ids)
+static const char *piece_of(int32_t token, size_t *out_bytes)
 {
+    return tokenizer_piece(engine_tokenizer(engine), token, false, out_bytes);
+}
+
+static bool is_banned(int32_t token)
+{
+    size_t bytes;
+    const char *piece = piece_of(token, &bytes);
+    bool prints = bytes > 0;
+    for (size_t i = 0; i < bytes; i++) {
+        prints = prints && piece[i] >= ' ' && piece[i] <= '~';
+    }
+    return !prints;
+}
+
+/* Whether a fill may go on with the token: a space that was taken off begins it, once. */
+static bool may_follow(const struct around *around, const struct ids *fill, int32_t token)
+{
+    char text[64] = {0};
+    size_t bytes, at = 0;
+    for (int32_t i = 0; i < fill->count && i < 2; i++) {
+        const char *piece = piece_of(fill->ids[i], &bytes);
+        memcpy(text + at, piece, bytes);
+        at += bytes;
+    }
+    const char *piece = piece_of(token, &bytes);
+    memcpy(text + at, piece, MIN(bytes, sizeof(text) - 1 - at));
+    bool once = text[0] == ' ' && text[1] != ' ';
+    return !is_banned(token) && (!around->spaced || once);
+}
+
+/* The greedy token behind the left and these. */
+static struct said next_of(const struct around *around, const struct ids *fill)
+{
+    struct ids ids = join(&around->left, fill);
+    struct logit_bias biases[BIASES];
+    int32_t bias_count = 0;
+    for (int32_t id = 0; id < tokenizer_vocab(engine_tokenizer(engine)); id++) {
+        if (!may_follow(around, fill, id)) {
+            biases[bias_count++] = (struct logit_bias){id, -INFINITY};
+        }
+    }
     struct plan_step step = {
         .kind = STEP_DECODE, .read_row = -1, .position = -1, .tokens_max = 1, .top_logprobs = TOPS};
-    struct plan_item item = {.tokens = ids->ids,
-        .token_count = ids->count,
+    struct plan_item item = {.tokens = ids.ids,
+        .token_count = ids.count,
         .steps = &step,
         .step_count = 1,
         .sampling = {.repetition_penalty = 1,
@@ -159,27 +205,21 @@ static double whole_score(const struct ids *left, const struct ids *fill, const 
 
 /* ---- the definition ------------------------------------------------------------------------ */
 
-static struct ids filled(const struct ids *left, const struct candidate *candidate, int32_t count)
+static struct ids filled(const struct candidate *candidate, int32_t count)
 {
-    struct ids ids = *left;
-    assert_true(ids.count + count <= IDS_MAX);
+    struct ids ids = none;
     for (int32_t i = 0; i < count; i++) {
         ids.ids[ids.count++] = candidate->said[i].token;
     }
     return ids;
 }
 
-static void finish_candidate(const struct ids *left, struct candidate *candidate)
+static void finish_candidate(const struct around *around, struct candidate *candidate)
 {
     for (int32_t n = candidate->own; n < FILL_MAX; n++) {
-        struct ids ids = filled(left, candidate, n);
-        candidate->said[n] = next_of(&ids);
+        struct ids fill = filled(candidate, n);
+        candidate->said[n] = next_of(around, &fill);
     }
-}
-
-static bool is_banned(int32_t token)
-{
-    return token < FIRST_BYTE + ' ' || token > FIRST_BYTE + '~';
 }
 
 static int by_branch(const void *a, const void *b)
@@ -191,15 +231,17 @@ static int by_branch(const void *a, const void *b)
     return x->order - y->order;
 }
 
-static int32_t all_branches(const struct candidate *greedy, struct branch *branches)
+static int32_t all_branches(
+    const struct around *around, const struct candidate *greedy, struct branch *branches)
 {
     int32_t count = 0;
     double before = 0;
     for (int32_t at = 0; at < FILL_MAX; at++) {
         const struct said *said = &greedy->said[at];
+        struct ids fill = filled(greedy, at);
         for (int32_t k = 0; k < TOPS; k++) {
             const struct token_logprob *top = &said->top[k];
-            if (top->token != said->token && !is_banned(top->token)) {
+            if (top->token != said->token && may_follow(around, &fill, top->token)) {
                 double logprob = (double)top->logprob;
                 branches[count] =
                     (struct branch){at, count, {top->token, logprob, {{0}}}, before + logprob};
@@ -212,19 +254,21 @@ static int32_t all_branches(const struct candidate *greedy, struct branch *branc
     return count;
 }
 
-static void all_candidates(const struct ids *left, struct candidate *candidates)
+static int32_t all_candidates(const struct around *around, struct candidate *candidates)
 {
     struct branch branches[BRANCHES_MAX];
     candidates[0].own = 0;
-    finish_candidate(left, &candidates[0]);
-    assert_true(all_branches(&candidates[0], branches) > CANDIDATES);
-    for (int32_t k = 1; k < CANDIDATES; k++) {
+    finish_candidate(around, &candidates[0]);
+    int32_t count = MIN(1 + all_branches(around, &candidates[0], branches), CANDIDATES);
+    assert_true(count > 1);
+    for (int32_t k = 1; k < count; k++) {
         const struct branch *branch = &branches[k - 1];
         candidates[k] = candidates[0];
         candidates[k].said[branch->at] = branch->said;
         candidates[k].own = branch->at + 1;
-        finish_candidate(left, &candidates[k]);
+        finish_candidate(around, &candidates[k]);
     }
+    return count;
 }
 
 static int by_total(const void *a, const void *b)
@@ -236,45 +280,68 @@ static int by_total(const void *a, const void *b)
     return x->order - y->order;
 }
 
-static bool equal_fills(const struct cut *a, const struct cut *b)
+static void text_of(const struct around *around, const struct ids *fill, char *out)
 {
-    return a->fill.count == b->fill.count &&
-           memcmp(a->fill.ids, b->fill.ids, (size_t)a->fill.count * sizeof(int32_t)) == 0;
+    for (int32_t i = 0; i < fill->count; i++) {
+        size_t bytes, from = i == 0 && around->spaced ? 1 : 0;
+        const char *piece = piece_of(fill->ids[i], &bytes);
+        memcpy(out, piece + from, bytes - from);
+        out += bytes - from;
+    }
+    *out = '\0';
 }
 
-/* The whole greedy candidate comes first, whatever it is worth. */
-static int32_t all_cuts(const struct ids *left, const struct ids *right, struct cut *cuts)
+/* Other tokens may spell the same text. */
+static bool equal_texts(const struct around *around, const struct cut *a, const struct cut *b)
 {
-    static const struct ids none;
+    char texts[2][64];
+    text_of(around, &a->fill, texts[0]);
+    text_of(around, &b->fill, texts[1]);
+    return strcmp(texts[0], texts[1]) == 0;
+}
+
+/* Neither is it empty nor is its last space the right's. */
+static bool may_end(const struct around *around, const struct ids *fill)
+{
+    char text[64];
+    text_of(around, fill, text);
+    size_t bytes = strlen(text);
+    return bytes > 0 && !(around->behind && text[bytes - 1] == ' ');
+}
+
+/* The longest of the greedy candidate comes first, whatever it is worth. */
+static int32_t all_cuts(const struct around *around, struct cut *cuts)
+{
     struct candidate candidates[CANDIDATES];
-    int32_t count = 0;
-    all_candidates(left, candidates);
-    for (int32_t k = 0; k < CANDIDATES; k++) {
+    int32_t count = 0, longest = 0;
+    int32_t candidate_count = all_candidates(around, candidates);
+    for (int32_t k = 0; k < candidate_count; k++) {
         double fill = 0;
         for (int32_t n = 1; n <= FILL_MAX; n++) {
             struct cut *cut = &cuts[count];
             fill += candidates[k].said[n - 1].logprob;
-            *cut = (struct cut){.order = count, .fill = filled(&none, &candidates[k], n)};
-            cut->total = fill + first_score(left, &cut->fill, right->ids[0]);
-            if (k == 0 && n == FILL_MAX) {
-                cut->total = INFINITY;
+            *cut = (struct cut){.order = count, .fill = filled(&candidates[k], n)};
+            cut->total = fill + first_score(&around->left, &cut->fill, around->right.ids[0]);
+            if (n >= candidates[k].own && may_end(around, &cut->fill)) {
+                longest = k == 0 ? count : longest;
+                count++;
             }
-            count += n >= candidates[k].own;
         }
     }
+    cuts[longest].total = INFINITY;
     qsort(cuts, (size_t)count, sizeof(*cuts), by_total);
     return count;
 }
 
 /* The best fill of the best cuts. */
-static struct cut best_cut(const struct ids *left, const struct ids *right)
+static struct cut best_cut(const struct around *around)
 {
     static struct cut cuts[CUTS_MAX], kept[KEPT];
-    int32_t count = all_cuts(left, right, cuts), kept_count = 0;
+    int32_t count = all_cuts(around, cuts), kept_count = 0;
     for (int32_t i = 0; i < count && kept_count < KEPT; i++) {
         bool seen = false;
         for (int32_t k = 0; k < kept_count; k++) {
-            seen = seen || equal_fills(&cuts[i], &kept[k]);
+            seen = seen || equal_texts(around, &cuts[i], &kept[k]);
         }
         if (!seen) {
             kept[kept_count++] = cuts[i];
@@ -283,7 +350,7 @@ static struct cut best_cut(const struct ids *left, const struct ids *right)
     assert_int_equal(kept_count, KEPT);
     struct cut best = {.score = -1e9};
     for (int32_t k = 0; k < kept_count; k++) {
-        kept[k].score = whole_score(left, &kept[k].fill, right);
+        kept[k].score = whole_score(&around->left, &kept[k].fill, &around->right);
         best = kept[k].score > best.score ? kept[k] : best;
     }
     return best;
@@ -313,11 +380,9 @@ static json_t *ban_what_does_not_print(void)
 {
     json_t *bans = json_array();
     int32_t vocab = tokenizer_vocab(engine_tokenizer(engine));
-    bias_count = 0;
     for (int32_t id = 0; id < vocab; id++) {
         if (is_banned(id)) {
             (void)json_array_append_new(bans, json_pack("[i,b]", (int)id, 0));
-            biases[bias_count++] = (struct logit_bias){id, -INFINITY};
         }
     }
     return bans;
@@ -339,13 +404,12 @@ static json_t *ask(const char *left, const char *right, json_t *bans)
     return reply;
 }
 
-static void check_fill(const json_t *reply, const struct cut *expected, const char *name)
+static void check_fill(
+    const json_t *reply, const struct around *around, const struct cut *expected, const char *name)
 {
     const json_t *gap = json_array_get(json_object_get(reply, "gaps"), 0);
-    char text[FILL_MAX + 1] = {0};
-    for (int32_t i = 0; i < expected->fill.count; i++) {
-        text[i] = (char)(expected->fill.ids[i] - FIRST_BYTE);
-    }
+    char text[64];
+    text_of(around, &expected->fill, text);
     double score = json_number_value(json_object_get(gap, "score"));
     if (strcmp(json_string_value(json_object_get(gap, "text")), text) != 0 ||
         score < expected->score - 1e-4 || score > expected->score + 1e-4) {
@@ -366,15 +430,23 @@ static void test_equals_the_definition(void **state)
         {"Once upon a", "!"},
         {"abcabcabc", "abcabcabcabcabc"},
         {"\n\n", "\n\n"},
+        {"The cat ", " sat on the mat."},
+        {"b a ", "t"},
+        {"x  ", "  y"},
     };
     (void)state;
     json_t *bans = ban_what_does_not_print();
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        struct ids left = ids_of(cases[i].left, IDS_MAX, true);
-        struct ids right = ids_of(cases[i].right, RIGHT, false);
-        struct cut expected = best_cut(&left, &right);
+        char left[64];
+        size_t bytes = strlen(cases[i].left);
+        struct around around = {.spaced = cases[i].left[bytes - 1] == ' ',
+            .behind = cases[i].right[0] == ' ',
+            .right = ids_of(cases[i].right, RIGHT, false)};
+        (void)snprintf(left, sizeof(left), "%.*s", (int)bytes - around.spaced, cases[i].left);
+        around.left = ids_of(left, IDS_MAX, true);
+        struct cut expected = best_cut(&around);
         json_t *reply = ask(cases[i].left, cases[i].right, bans);
-        check_fill(reply, &expected, cases[i].left);
+        check_fill(reply, &around, &expected, cases[i].left);
         json_decref(reply);
     }
     json_decref(bans);

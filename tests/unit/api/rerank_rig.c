@@ -60,16 +60,20 @@ static void say_top(struct rerank_rig *rig, int32_t item, int32_t k, const struc
 static void say_decoded(struct rerank_rig *rig, int32_t item, const struct said *said)
 {
     struct step_result *step = &rig->steps[item];
+    const struct plan_step *planned = &rerank_rig_planned(rig)->items[item].steps[0];
     int32_t letters = (int32_t)strlen(said->letters);
     bool ended = said->finish == FINISH_EOS;
-    assert_in_range(letters + ended, 0, rerank_rig_planned(rig)->items[item].steps[0].tokens_max);
+    assert_in_range(letters + ended, 0, planned->tokens_max);
     for (int32_t k = 0; k < letters + ended; k++) {
         rig->tokens[item][k] = k < letters ? (unsigned char)said->letters[k] : TOKEN_END;
         rig->logprobs[item][k] = -0.5f;
         rig->watched[item][k] = said->watched - 0.25f * (float)k;
         say_top(rig, item, k, said);
     }
-    memcpy(rig->texts[item], said->letters, (size_t)letters);
+    /* The space of a border is in no text. */
+    int32_t moved = planned->border == BORDER_SPACE && planned->tokens_max > 0 ? 1 : 0;
+    assert_true(moved == 0 || (letters > 0 && said->letters[0] == ' '));
+    memcpy(rig->texts[item], said->letters + moved, (size_t)(letters - moved));
     *step =
         (struct step_result){.finish = said->finish == FINISH_NONE ? FINISH_LENGTH : said->finish,
             .tokens = rig->tokens[item],
@@ -78,7 +82,7 @@ static void say_decoded(struct rerank_rig *rig, int32_t item, const struct said 
             .watched = rig->watched[item],
             .top = rig->top[item],
             .text = rig->texts[item],
-            .text_bytes = said->finish == FINISH_STOP_STRING ? said->shown : letters,
+            .text_bytes = said->finish == FINISH_STOP_STRING ? said->shown : letters - moved,
             .stop_index = said->finish == FINISH_STOP_STRING ? 0 : -1};
     rig->results[item].generated_tokens = letters + ended;
 }

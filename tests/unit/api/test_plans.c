@@ -182,18 +182,19 @@ static void test_hybrid_heal(void **state)
             plan_rig_prompt(&rig, &endpoint_infill, body, CASES[i].prompt);
             for (int k = 0; k < 2; k++) {
                 const struct plan_item *item = &rig.call.plan.items[independent ? k : 0];
-                assert_int_equal(item->steps[independent ? 0 : k].spaced, CASES[i].spaced[k]);
+                const struct plan_step *step = &item->steps[independent ? 0 : k];
+                assert_int_equal(step->border == BORDER_SPACE, CASES[i].spaced[k]);
             }
         }
     }
     plan_rig_prompt(&rig, &endpoint_infill,
         "{\"input_prefix\":\"a \",\"input_suffix\":\"b\",\"mode\":\"hybrid\"}", "ab");
-    assert_true(rig.call.plan.items[0].steps[0].spaced);
+    assert_int_equal(rig.call.plan.items[0].steps[0].border, BORDER_SPACE);
     plan_rig_refused(&rig, &endpoint_infill,
         "{\"text\":\"a [gap]b\",\"heal\":true,\"mode\":\"fim\"}", ERR_UNSUPPORTED_FIELD, "/heal");
     plan_rig_prompt(&rig, &endpoint_infill, /* editors' ids stay what they were */
         "{\"input_prefix\":\"a \",\"input_suffix\":\"b\",\"mode\":\"fim\"}", "{P}a {S}b{M}");
-    assert_false(rig.call.plan.items[0].steps[0].spaced);
+    assert_int_equal(rig.call.plan.items[0].steps[0].border, BORDER_FREE);
     plan_rig_close(&rig);
 }
 

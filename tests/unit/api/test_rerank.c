@@ -146,12 +146,7 @@ static void test_useless_branches(void **state)
     rerank_rig_plan(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
     assert_true(RUN(&rig,
         {.letters = " x", .second = "p ", .third = "-q", .watched = -1, .finish = FINISH_EOS}));
-    ITEMS(&rig, "a  ", "a q"); /* p does not begin with the space */
-    rerank_rig_plan(&rig, "{\"text\":\"a [gap]b\",\"max_tokens\":3}");
-    assert_true(RUN(&rig, {.letters = "xyz!", .second = "pqr", .third = " ss", .watched = -1}));
-    ITEMS(&rig, "a "); /* nor does what is behind x */
-    assert_true(RUN(&rig, {.letters = "uv!", .watched = -1}));
-    ITEMS(&rig, "a u", "a uv");
+    ITEMS(&rig, "a q"); /* p does not begin with the space, and it comes once */
     /* The last token may be another; behind it there is none. */
     rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":2}");
     assert_true(RUN(&rig, {.letters = "xyz", .second = "-pq", .watched = -1}));
@@ -321,51 +316,64 @@ static void test_space_begins_the_fill(void **state)
     rerank_rig_open(&rig);
     rerank_rig_plan(&rig, "{\"text\":\"ab [gap] cd\",\"max_tokens\":3,\"candidates\":2}");
     ITEMS(&rig, "ab");
-    /* No cut of the one without a space, none that is but the space. */
-    assert_true(RUN(&rig, {.letters = ",xy!", .second = " ", .watched = 0}));
-    ITEMS(&rig, "ab ");
-    assert_true(RUN(&rig, {.letters = "xy!", .watched = -1}));
-    ITEMS(&rig, "ab x", "ab xy");
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].border, BORDER_SPACE);
+    assert_true(RUN(&rig, {.letters = " xy!", .second = "-z", .watched = 0}));
+    ITEMS(&rig, "ab z");
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].border, BORDER_FREE);
+    assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS}));
+    ITEMS(&rig, "ab xy", "ab x", "ab z"); /* none that is but the space */
     rerank_rig_right(&rig, 0, " cd");
-    assert_false(RUN(&rig, {.forced = -1}, {.forced = -3}));
+    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}, {.forced = -3}));
     REPLY(&rig, "\"text\":\"ab x cd\"",
         "\"text\":\"x\",\"start\":3,\"end\":4,\"tokens\":2,\"finish_reason\":\"stop\","
-        "\"logprob\":-2.5,");
+        "\"logprob\":-1.0,");
     rerank_rig_close(&rig);
 }
 
-static void test_no_candidate_has_the_space(void **state)
+/* A fill of no token cannot begin with the space, which stays before the gap. */
+static void test_nothing_behind_the_space(void **state)
+{
+    static const struct said space = {.letters = " ", .finish = FINISH_EOS, .watched = -1};
+    struct rerank_rig rig;
+    (void)state;
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd[gap]e\",\"max_tokens\":2,\"candidates\":1}");
+    ITEMS(&rig, "ab");
+    assert_true(RUN(&rig, space));
+    ITEMS(&rig, "ab ");
+    assert_true(RUN(&rig, {.forced = -1}));
+    ITEMS(&rig, "ab cd");
+    assert_true(RUN(&rig, {.letters = "x!"}));
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"ab cdxe\"", "\"text\":\"\",\"start\":3,\"end\":3,\"tokens\":0,");
+    /* Nothing behind the gap. */
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
+    ITEMS(&rig, "ab");
+    assert_false(RUN(&rig, {.letters = " x"}));
+    REPLY(&rig, "\"text\":\"ab x\"", "\"text\":\"x\",\"start\":3,", "\"tokens\":2,");
+    rerank_rig_close(&rig);
+}
+
+/* Where the text behind a gap begins with a space no fill ends with one. */
+static void test_space_behind_the_gap(void **state)
 {
     struct rerank_rig rig;
     (void)state;
     rerank_rig_open(&rig);
-    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd\",\"max_tokens\":2,\"candidates\":2}");
-    assert_true(RUN(&rig, {.letters = "xyz", .second = "p", .watched = -1}));
-    ITEMS(&rig, "ab ");
-    assert_true(RUN(&rig, {.letters = "xyz", .second = "p", .watched = -1}));
-    ITEMS(&rig, "ab p"); /* behind the space a letter will do */
-    assert_true(RUN(&rig, {.letters = "qr", .watched = -9}));
-    ITEMS(&rig, "ab xy", "ab x", "ab p", "ab pq");
-    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}, {.forced = -3}));
-    REPLY(&rig, "\"text\":\"ab xcd\"", "\"text\":\"x\",\"start\":3,",
-        /* 2, 3, 4, then 5 + 4 + 4 + 5 with two forced behind each */
-        "\"prompt_tokens\":35,\"completion_tokens\":8,");
-    /* The next gap's left has both, the space and the fill as it was sampled. */
-    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd[gap]e\",\"max_tokens\":1,\"candidates\":1}");
-    assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
-    assert_true(RUN(&rig, {.letters = "xy", .watched = -1}));
-    assert_true(RUN(&rig, {.forced = -1}));
-    ITEMS(&rig, "ab xcd");
-    /* Plain generation does the same. */
-    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
-    ITEMS(&rig, "ab");
-    assert_true(RUN(&rig, {.letters = "xy"}));
-    ITEMS(&rig, "ab ");
-    assert_false(RUN(&rig, {.letters = "xy"}));
-    REPLY(&rig, "\"text\":\"ab xy\"");
-    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]\",\"max_tokens\":2}");
-    assert_false(RUN(&rig, {.letters = " x"}));
-    REPLY(&rig, "\"text\":\"ab x\"", "\"text\":\"x\",\"start\":3,");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap] b\",\"max_tokens\":4,\"candidates\":1}");
+    assert_true(RUN(&rig, {.letters = "x y !", .watched = -1}));
+    ITEMS(&rig, "ax y", "ax");
+    rerank_rig_plan(
+        &rig, "{\"text\":\"a[gap] b\",\"max_tokens\":4,\"candidates\":1,\"heal\":false}");
+    assert_true(RUN(&rig, {.letters = "x y !", .watched = -1}));
+    ITEMS(&rig, "ax y ", "ax", "ax ", "ax y");
+    /* A fill of a given length ends where it ends; its last spaces are not shown. */
+    rerank_rig_plan(
+        &rig, "{\"text\":\"a[gap] b\",\"max_tokens\":3,\"candidates\":1,\"until\":\"length\"}");
+    assert_true(RUN(&rig, {.letters = "x  !", .watched = -1}));
+    ITEMS(&rig, "ax  ");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"ax b\"", "\"end\":2,\"tokens\":3,\"finish_reason\":\"length\"");
     rerank_rig_close(&rig);
 }
 
@@ -426,16 +434,16 @@ static void test_independent(void **state)
     struct buf frames;
     (void)state;
     rerank_rig_open(&rig);
-    rerank_rig_plan(&rig, "{\"text\":\"ab[gap]c [gap]d[gap]\",\"max_tokens\":1,\"candidates\":2,"
+    rerank_rig_plan(&rig, "{\"text\":\"ab[gap]c [gap]d[gap]\",\"max_tokens\":2,\"candidates\":2,"
                           "\"spans\":\"independent\",\"stream\":true}");
     ITEMS(&rig, "ab", "abc", "abc d"); /* no fill in another's left */
-    /* The first has a branch while the second is asked again and the third is settled. */
-    assert_true(RUN(&rig, {.letters = "x!", .second = "y", .watched = -1}, {.letters = "z!"},
-        {.letters = "w"}));
-    ITEMS(&rig, "aby", "abc ");
-    assert_true(RUN(&rig, {.letters = "!", .watched = -2}, {.letters = "u!", .watched = -1}));
-    ITEMS(&rig, "abx", "aby", "abc u");
-    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}, {.forced = -1}));
+    /* The first has a branch while the second is scored and the third is settled. */
+    assert_true(RUN(&rig, {.letters = "x", .second = "y", .watched = -1, .finish = FINISH_EOS},
+        {.letters = " u!"}, {.letters = "w", .finish = FINISH_EOS}));
+    ITEMS(&rig, "aby", "abc u");
+    assert_true(RUN(&rig, {.letters = "", .finish = FINISH_EOS}, {.forced = -1}));
+    ITEMS(&rig, "abx", "aby");
+    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}));
     REPLY(&rig, "\"text\":\"abyc udw\"", "\"spans\":\"independent\"");
     buf_init(&frames, MEM_REQUESTS, 1 << 16);
     assert_int_equal(endpoint_infill.frame_end(&rig.plan.call, &rig.job, &frames), ERR_OK);
@@ -616,7 +624,8 @@ int main(void)
         cmocka_unit_test(test_time_is_up),
         cmocka_unit_test(test_whole_characters),
         cmocka_unit_test(test_space_begins_the_fill),
-        cmocka_unit_test(test_no_candidate_has_the_space),
+        cmocka_unit_test(test_nothing_behind_the_space),
+        cmocka_unit_test(test_space_behind_the_gap),
         cmocka_unit_test(test_heal),
         cmocka_unit_test(test_sequential),
         cmocka_unit_test(test_independent),

@@ -35,6 +35,9 @@ static void random_infill(struct random_plan *p, struct dice *dice)
             .position = 5 + s * 20,
             .tokens_max = roll(dice, 9),
             .top_logprobs = roll(dice, 4) - 1,
+            .border = roll(dice, 3) == 0 ? BORDER_SPACE : BORDER_FREE,
+            .behind = roll(dice, 2) == 0 ? BEHIND_SPACE : BEHIND_OTHER,
+            .sentence = roll(dice, 2) == 0,
             .ban_end = roll(dice, 2) == 0};
     }
 }
