@@ -3,6 +3,8 @@
  * the next one of a chain, encoding) is done by the caller, while the other requests run.
  *
  * A full engine is no failure here: a planned request waits in its slot until others have ended.
+ * Where answers that wait for their turn hold the room that the oldest request lacks, the youngest
+ * of them is given up, and computed once more when there is room again.
  */
 #include "batch/ask.h"
 
@@ -65,8 +67,11 @@ enum err ask_open(
 
 /* ---- one request ---- */
 
-static void end(struct ask_slot *slot, enum err err)
+static void end(struct ask *ask, struct ask_slot *slot, enum err err)
 {
+    if (err != ERR_OK && slot->job != NULL) { /* its results are nobody's */
+        engine_renew(ask->engine, slot->job);
+    }
     slot->state = ASK_DONE;
     slot->err = err;
     if (err != ERR_OK && slot->info.code != err) {
@@ -85,8 +90,29 @@ static enum err submit(struct ask *ask, struct ask_slot *slot)
     return engine_submit(ask->engine, slot->job, &slot->info);
 }
 
+/* Plans stay in their arena: the job can be submitted again. */
+static void replan(struct ask *ask, struct ask_slot *slot)
+{
+    engine_renew(ask->engine, slot->job);
+    slot->job->user = slot;
+    slot->state = ASK_PLANNED;
+}
+
+/* Gives up the results of the youngest answer behind the oldest request; false when none has any. */
+static bool make_room(struct ask *ask)
+{
+    for (int32_t i = ask->count - 1; i > 0; i--) {
+        struct ask_slot *slot = slot_at(ask, i);
+        if (slot->state == ASK_DONE && slot->err == ERR_OK) {
+            replan(ask, slot);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Oldest first. The engine is full: the rest waits for those that run, or for the caller to take
- * what is done before it; where there is neither, it would wait for ever. */
+ * what is done before it; where there is neither, room must be made. */
 static void submit_planned(struct ask *ask)
 {
     for (int32_t i = 0; i < ask->count && !ask->closing; i++) {
@@ -95,13 +121,16 @@ static void submit_planned(struct ask *ask)
             continue;
         }
         enum err err = submit(ask, slot);
+        while (err == ERR_BUSY && i == 0 && ask->running == 0 && make_room(ask)) {
+            err = submit(ask, slot);
+        }
         if (err == ERR_OK) {
             slot->state = ASK_RUNNING;
             ask->running++;
         } else if (err == ERR_BUSY && (ask->running > 0 || i > 0)) {
             return;
         } else {
-            end(slot, err);
+            end(ask, slot, err);
         }
     }
 }
@@ -116,13 +145,12 @@ static void finish(struct ask *ask, struct ask_slot *slot)
     } else if (slot->call.asks_more && !ask->closing) {
         err = slot->endpoint->more(&slot->call, slot->job, &more, &slot->info);
     }
-    if (err != ERR_OK || !more) {
-        end(slot, err);
-        return;
+    slot->call.asks_more = more; /* the last job may run again (make_room) */
+    if (err == ERR_OK && more) {
+        replan(ask, slot);
+    } else {
+        end(ask, slot, err);
     }
-    engine_renew(ask->engine, slot->job);
-    slot->job->user = slot;
-    slot->state = ASK_PLANNED;
 }
 
 static void take_news(struct ask *ask)
@@ -197,7 +225,7 @@ struct ask_slot *ask_send(
     ask->bytes += bytes;
     enum err err = prepare(slot, body, bytes);
     if (err != ERR_OK) {
-        end(slot, err);
+        end(ask, slot, err);
         return slot;
     }
     err = engine_acquire(ask->engine, &slot->job);
@@ -213,7 +241,7 @@ struct ask_slot *ask_refuse(
 {
     struct ask_slot *slot = append(ask, endpoint);
     slot->info = *info;
-    end(slot, info->code);
+    end(ask, slot, info->code);
     return slot;
 }
 
