@@ -93,6 +93,12 @@ enum err infill_ignored_by(struct call *call, enum infill_mode mode, struct err_
         {mode != INFILL_HYBRID && !llama && request->has_reserve, "reserve"},
         {mode != INFILL_RERANK && request->has_candidates, "candidates"},
     };
+    if (request->n > 1 && (llama || mode != INFILL_HYBRID || call->stream)) {
+        return call_fail(info, ERR_UNSUPPORTED_FIELD, NULL, "/n", "%s",
+            llama          ? "is n_cmpl in this form"
+            : call->stream ? "several replies are not streamed"
+                           : "several replies are given in mode hybrid alone");
+    }
     if (fim && request->has_heal && request->heal) {
         return call_fail(info, ERR_UNSUPPORTED_FIELD, NULL, "/heal",
             "mode fim, in which this request is served, moves no space: its models were trained "

@@ -27,7 +27,7 @@ struct infill_fill infill_fill_of(const struct step_result *step);
 /* The mode a request gets on this model; ERR_NOT_CAPABLE when it asks for one that is not there. */
 MUST_USE enum err infill_mode(
     const struct call *call, enum infill_mode *out_mode, struct err_info *info);
-/* Names the fields that have no effect in this mode. */
+/* Names the fields that have no effect in this mode, and refuses those it cannot serve. */
 MUST_USE enum err infill_ignored_by(
     struct call *call, enum infill_mode mode, struct err_info *info);
 /* The request's sampling fields. Without a temperature fills are greedy, but in mode fim. */

@@ -157,6 +157,7 @@ static enum err read_gaps(struct call *call, struct gaps_notes *notes, struct er
         err = request->has_text ? read_text(call, notes, info) : read_segments(call, notes, info);
     }
     notes->independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
+    notes->answers = request->n;
     if (err == ERR_OK) {
         err = check_gaps(call, notes, info);
     }
@@ -285,7 +286,8 @@ static enum err plan_hybrid(struct call *call, struct gaps_notes *notes, struct 
     int32_t *positions = NULL;
     struct plan_step *steps = NULL;
     struct plan_item *items = NULL;
-    int32_t item_count = notes->independent ? notes->gap_count : 1;
+    int32_t items_each = notes->independent ? notes->gap_count : 1;
+    int32_t item_count = items_each * notes->answers;
     enum err err = context_ids(call, notes, &ids, counts, info);
     if (err == ERR_OK) {
         err = fit_budgets(call, notes, ids.count, info);
@@ -310,7 +312,7 @@ static enum err plan_hybrid(struct call *call, struct gaps_notes *notes, struct 
             .positions = positions,
             .token_count = ids.count,
             .context_count = ids.count,
-            .steps = notes->independent ? &steps[i] : steps,
+            .steps = &steps[i % items_each],
             .step_count = notes->independent ? 1 : notes->gap_count,
             .sampling = notes->sampling};
         items[i].sampling.sample_index = (uint32_t)i;

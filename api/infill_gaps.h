@@ -32,6 +32,7 @@ struct gaps_notes {
     struct gap *gaps;
     int32_t gap_count;
     bool independent; /* an item a gap, instead of a step a gap */
+    int32_t answers;  /* n; hybrid: the items of each lie behind each other */
 
     struct sampling sampling;
 

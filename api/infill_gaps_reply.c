@@ -9,7 +9,9 @@
 
 /* ---- encode -------------------------------------------------------------------------------- */
 
-static struct infill_fill gap_fill(const struct gaps_notes *notes, const struct job *job, int32_t k)
+/* What filled gap k in an answer. */
+static struct infill_fill gap_fill(
+    const struct gaps_notes *notes, const struct job *job, int32_t answer, int32_t k)
 {
     if (notes->mode == INFILL_RERANK || (notes->chain && k < notes->current)) {
         return notes->fills[k];
@@ -17,8 +19,8 @@ static struct infill_fill gap_fill(const struct gaps_notes *notes, const struct 
     if (notes->chain) {
         return infill_fill_of(&job->results[0].steps[0]);
     }
-    return infill_fill_of(
-        notes->independent ? &job->results[k].steps[0] : &job->results[0].steps[k]);
+    return infill_fill_of(notes->independent ? &job->results[answer * notes->gap_count + k].steps[0]
+                                             : &job->results[answer].steps[k]);
 }
 
 static const char *finish_word(enum finish finish)
@@ -71,14 +73,15 @@ static void write_gap(struct json_out *out, const struct gaps_notes *notes, int3
 }
 
 /* The whole text, and the gaps with their places in it. */
-static void write_texts(struct json_out *out, const struct gaps_notes *notes, const struct job *job)
+static void write_texts(
+    struct json_out *out, const struct gaps_notes *notes, const struct job *job, int32_t answer)
 {
     struct buf whole;
     buf_init(&whole, MEM_REQUESTS, (size_t)64 << 20);
     for (int32_t i = 0; i <= notes->gap_count; i++) {
         buf_append(&whole, notes->texts[i].bytes, (size_t)notes->texts[i].count);
         if (i < notes->gap_count) {
-            struct infill_fill fill = gap_fill(notes, job, i);
+            struct infill_fill fill = gap_fill(notes, job, answer, i);
             buf_append(&whole, fill.text, fill.text_bytes);
         }
     }
@@ -90,7 +93,7 @@ static void write_texts(struct json_out *out, const struct gaps_notes *notes, co
     json_out_array(out);
     size_t at = 0; /* in characters of the whole text */
     for (int32_t i = 0; i < notes->gap_count; i++) {
-        struct infill_fill fill = gap_fill(notes, job, i);
+        struct infill_fill fill = gap_fill(notes, job, answer, i);
         at += utf8_length(notes->texts[i].bytes, (size_t)notes->texts[i].count);
         write_gap(out, notes, i, &fill, at);
         at += utf8_length(fill.text, fill.text_bytes);
@@ -98,9 +101,9 @@ static void write_texts(struct json_out *out, const struct gaps_notes *notes, co
     json_out_end(out);
 }
 
-/* Independent hybrid gaps share one prompt, which counts once. In mode rerank all that was computed
- * counts: every candidate and every scored continuation. */
-static struct call_usage usage_of(const struct call *call, const struct job *job)
+/* Hybrid gaps share one prompt, which counts once in each answer. In mode rerank all that was
+ * computed counts: every candidate and every scored continuation. */
+static struct call_usage usage_of(const struct call *call, const struct job *job, int32_t answer)
 {
     const struct gaps_notes *notes = call->state;
     struct call_usage usage = call_usage(call, job);
@@ -113,20 +116,20 @@ static struct call_usage usage_of(const struct call *call, const struct job *job
     }
     usage.generated = 0;
     for (int32_t i = 0; i < notes->gap_count; i++) {
-        usage.generated += gap_fill(notes, job, i).token_count;
+        usage.generated += gap_fill(notes, job, answer, i).token_count;
     }
     return usage;
 }
 
 static void write_reply(
-    struct json_out *out, const struct call *call, const struct job *job, bool stop)
+    struct json_out *out, const struct call *call, const struct job *job, int32_t answer, bool stop)
 {
     const struct infill_request *request = call->request;
     const struct gaps_notes *notes = call->state;
     bool independent = request->spans == INFILL_REQUEST_SPANS_INDEPENDENT;
-    struct call_usage usage = usage_of(call, job);
+    struct call_usage usage = usage_of(call, job, answer);
     json_out_object(out);
-    write_texts(out, notes, job);
+    write_texts(out, notes, job, answer);
     json_out_key(out, "mode");
     json_out_string(out, call_mode_word(notes->mode));
     json_out_key(out, "spans");
@@ -147,8 +150,18 @@ static void write_reply(
 enum err infill_gaps_encode(
     struct call *call, const struct job *job, struct json_out *out, struct err_info *info)
 {
+    const struct gaps_notes *notes = call->state;
+    bool list = notes->answers > 1;
     (void)info;
-    write_reply(out, call, job, false);
+    if (list) {
+        json_out_array(out);
+    }
+    for (int32_t i = 0; i < notes->answers; i++) {
+        write_reply(out, call, job, i, false);
+    }
+    if (list) {
+        json_out_end(out);
+    }
     return ERR_OK;
 }
 
@@ -210,7 +223,7 @@ static void frame_gaps(const struct gaps_notes *notes, const struct job *job, in
     int32_t to, struct buf *out)
 {
     for (int32_t i = from; i < to; i++) {
-        struct infill_fill fill = gap_fill(notes, job, i);
+        struct infill_fill fill = gap_fill(notes, job, 0, i);
         frame_text(out, i, fill.text, (int32_t)fill.text_bytes, fill.tokens, fill.token_count);
         frame_finish(out, i, fill.finish);
     }
@@ -236,7 +249,7 @@ enum err infill_gaps_frame_end(struct call *call, const struct job *job, struct 
     struct json_out json;
     struct err_info unused;
     sse_begin(&json, out);
-    write_reply(&json, call, job, true);
+    write_reply(&json, call, job, 0, true);
     enum err err = call_written(&json, &unused);
     sse_end(&json);
     return err;

@@ -98,7 +98,7 @@ static void replan(struct ask *ask, struct ask_slot *slot)
     slot->state = ASK_PLANNED;
 }
 
-/* Gives up the results of the youngest answer behind the oldest request; false when none has any. */
+/* Gives up the youngest answer that waits behind the oldest request; false when there is none. */
 static bool make_room(struct ask *ask)
 {
     for (int32_t i = ask->count - 1; i > 0; i--) {

@@ -242,6 +242,27 @@ class Answers(unittest.TestCase):
         frames = ok(self.server, "/infill", {"text": text, "max_tokens": count, "stream": True})
         self.assertEqual([frame.get("text") for frame in frames.frames[:-1]], [word, None])
 
+    def test_n_fills_are_sampled_apart(self):
+        """The first is that of one alone; each has gaps of its own."""
+        body = {"text": FOX + "[gap] and[gap].", "mode": "hybrid", "max_tokens": 3, "seed": 5,
+                "temperature": 1.5, "until": "length"}
+        for spans in ("sequential", "independent"):
+            alone = self.ok("/infill", {**body, "spans": spans})
+            replies = self.ok("/infill", {**body, "spans": spans, "n": 4})
+            self.assertEqual(len(replies), 4)
+            self.assertEqual(replies[0]["gaps"], alone["gaps"])
+            self.assertEqual(len({reply["text"] for reply in replies}), 4)
+            for reply in replies:
+                for gap in reply["gaps"]:
+                    self.assertEqual(reply["text"][gap["start"]:gap["end"]], gap["text"])
+                self.assertEqual({**reply["usage"], "prompt_tokens_details": 0},
+                                 {**alone["usage"], "prompt_tokens_details": 0})
+        for fields in ({"mode": "rerank"}, {"stream": True}):
+            refused(self.server, "/infill", {**body, "n": 2, **fields}, 400, "/n")
+        refused(self.server, "/infill", {**body, "n": 17}, 400, "/n")
+        refused(self.server, "/infill", {"input_prefix": "a", "input_suffix": "b", "n": 2,
+                                         "mode": "hybrid"}, 400, "/n")
+
     def test_i8_the_cache_changes_nothing(self):
         for path, body in (("/generate", {"inputs": FOX, "parameters": {
                 "max_new_tokens": 6, "details": True}}),

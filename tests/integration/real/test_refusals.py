@@ -341,7 +341,7 @@ class Refusals(unittest.TestCase):
                             ({"segments": [{"text": "a"}]}, "/segments"),
                             ({"text": "a [gap]", "gap": "x" * 65}, "/gap"),
                             ({"text": "a [gap]", "reserve": 17}, "/reserve"),
-                            ({"text": "a [gap]", "until": "sentence"}, "/until")):
+                            ({"text": "a [gap]", "until": "word"}, "/until")):
             if body == {"text": "[gap] a"}:
                 ok(self.server, "/infill", body)  # a BOS stands before it
                 continue

@@ -69,7 +69,7 @@ TABLE = [
     ("/completion", {"prompt": ["the", 5, "tea"], "n_predict": 2, "n_cmpl": 2, "stream": True}),
     ("/completion", {"prompt": [5, 6], "n_predict": 0, "parse_special": True}),
     ("/completion", {"prompt": "the", "n_predict": 9, "json_schema": {"type": "boolean"}}),
-    ("/infill", GAPS), ("/infill", {**GAPS, "stream": True}),
+    ("/infill", GAPS), ("/infill", {**GAPS, "stream": True}), ("/infill", {**GAPS, "n": 2}),
     ("/infill", {"text": "the __ in", "gap": "__", "max_tokens": 0}),
     ("/infill", LLAMA), ("/infill", {**LLAMA, "stream": True}), ("/infill", {**LLAMA, "n_cmpl": 2}),
     ("/infill", {**LLAMA, "n_probs": 3}), ("/infill", {**LLAMA, "n_predict": 0}),

@@ -226,6 +226,16 @@ static void test_hybrid_options(void **state)
         plan_rig_plan(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"temperature\":0.5}"), ERR_OK);
     assert_true(rig.call.plan.items[0].sampling.temperature == 0.5f);
     assert_int_equal(rig.call.plan.items[0].sampling.top_k, 40);
+    /* n answers, of a gap an item each, or of all gaps. */
+    plan_rig_prompt(&rig, &endpoint_infill,
+        "{\"text\":\"a[gap]b[gap]\",\"n\":16,\"max_tokens\":1,\"spans\":\"independent\"}", "ab");
+    assert_int_equal(rig.call.plan.item_count, 32);
+    assert_ptr_equal(rig.call.plan.items[31].steps, rig.call.plan.items[1].steps);
+    assert_int_equal(rig.call.plan.items[31].sampling.sample_index, 31);
+    plan_rig_prompt(
+        &rig, &endpoint_infill, "{\"text\":\"a[gap]b[gap]\",\"n\":2,\"max_tokens\":1}", "ab");
+    assert_int_equal(rig.call.plan.item_count, 2);
+    assert_ptr_equal(rig.call.plan.items[1].steps, rig.call.plan.items[0].steps);
     /* llama.cpp's form as one gap, with a bounded answer. */
     plan_rig_prompt(
         &rig, &endpoint_infill, "{\"input_prefix\":\"ab\",\"input_suffix\":\"c\"}", "abc");
