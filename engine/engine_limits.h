@@ -47,8 +47,10 @@ enum {
     LIMIT_TEMPLATE_NAMES = 1024,
     LIMIT_TEMPLATE_NESTING = 64, /* of brackets, operators and blocks: parsed by recursion */
     /* Rendering: what an ordinary template takes for the largest request that fits a body. */
-    LIMIT_TEMPLATE_STEPS = 1000000,          /* less than 0.1 s */
-    LIMIT_TEMPLATE_TIME_US = 1000000,        /* where steps are slower than that */
+    LIMIT_TEMPLATE_STEPS = 1000000,      /* less than 0.1 s */
+    LIMIT_TEMPLATE_TIME_US = 100000,     /* of computing, where steps are slower than that */
+    LIMIT_TEMPLATE_PROBE_STEPS = 100000, /* of one short message, when a model is loaded */
+    LIMIT_TEMPLATE_PROBE_TIME_US = 20000,
     LIMIT_TEMPLATE_DEPTH = 200,              /* bodies, expressions and macros within another */
     LIMIT_TEMPLATE_OUTPUT_BYTES = 8 << 20,   /* twice a body */
     LIMIT_TEMPLATE_MEMORY_BYTES = 128 << 20, /* a conversation is copied some times */

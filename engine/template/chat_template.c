@@ -6,6 +6,7 @@
 
 #include <string.h>
 #include "engine/base/mem.h"
+#include "engine/engine_limits.h"
 
 struct chat_template {
     struct template *template; /* NULL: refused */
@@ -149,10 +150,12 @@ static const char *probe(struct chat_template *template, struct arena *arena, bo
     const struct chat_message message = {
         .role = CHAT_USER, .parted = parts, .texts = &text, .text_count = 1};
     const struct chat chat = {.messages = &message, .count = 1, .add_generation_prompt = true};
+    const struct template_limits limits = {
+        .steps = LIMIT_TEMPLATE_PROBE_STEPS, .time_us = LIMIT_TEMPLATE_PROBE_TIME_US};
     struct rendered rendered;
     template->takes_parts = parts;
     template->needs_parts = false;
-    enum err err = chat_template_render(template, &chat, NULL, arena, &rendered, NULL);
+    enum err err = chat_template_render(template, &chat, &limits, arena, &rendered, NULL);
     return err == ERR_OK && strstr(rendered.bytes, probe_text) != NULL ? rendered.bytes : NULL;
 }
 
@@ -163,7 +166,7 @@ static void probe_parts(struct chat_template *template)
     const char *whole = probe(template, &arena, false);
     const char *parts = probe(template, &arena, true);
     template->takes_parts = parts != NULL && (whole == NULL || strcmp(whole, parts) == 0);
-    template->needs_parts = template->takes_parts &&whole == NULL;
+    template->needs_parts = parts != NULL &&whole == NULL;
     arena_drop(&arena);
 }
 

@@ -23,9 +23,21 @@ const char *run_kind(const struct value *value)
     return kinds[value->kind];
 }
 
+enum err run_put_real(struct run *run, const struct value *value)
+{
+    enum { STEPS = 256 }; /* up to 17 times it is printed and read */
+    char number[VALUE_REAL_BYTES];
+    enum err err = run_charge(run, STEPS);
+    if (err == ERR_OK) {
+        (void)value_print_real(value->real, number);
+        err = run_put_words(run, number, value->foreign);
+    }
+    return err;
+}
+
 enum err run_text(struct run *run, const struct value *value, struct text *out_text)
 {
-    char number[VALUE_REAL_BYTES];
+    char number[32];
     size_t from = run->text.count;
     enum err err = ERR_OK;
     switch ((enum value_kind)value->kind) {
@@ -46,8 +58,7 @@ enum err run_text(struct run *run, const struct value *value, struct text *out_t
         err = run_put_words(run, number, value->foreign);
         break;
     case VALUE_REAL:
-        (void)value_print_real(value->real, number);
-        err = run_put_words(run, number, value->foreign);
+        err = run_put_real(run, value);
         break;
     case VALUE_LIST:
     case VALUE_MAP:
@@ -163,13 +174,10 @@ static enum err eval_dict(struct run *run, const struct node *node, struct value
             err = run_refuse(run, "a key that is neither text nor number");
         }
         if (err == ERR_OK) {
-            err = run_charge(run, map->count);
+            err = run_map_set(run, map, name, value);
         }
         if (err != ERR_OK) {
             return err;
-        }
-        if (!map_set(run->arena, map, name, value)) {
-            return run_no_memory(run);
         }
         key = at(run, element)->next;
     }

@@ -172,7 +172,8 @@ static enum err filter_text(struct run *run, enum builtin_id id, const struct va
     case BUILTIN_TITLE:
         return run_case(run, text, CASE_WORDS, out_value);
     case BUILTIN_INDENT:
-        return filter_indent(run, text, arguments, out_value);
+        return subject->kind == VALUE_TEXT ? filter_indent(run, text, arguments, out_value)
+                                           : run_fail(run, "indent of %s", run_kind(subject));
     case BUILTIN_REPLACE:
         for (int32_t i = 0; i < 2 && err == ERR_OK; i++) {
             err = run_text(run, &arguments->values[i], &text);

@@ -145,8 +145,11 @@ static enum err strftime_now(struct run *run, const struct value *format, struct
     memcpy(copy, format->text.bytes, format->text.count);
     copy[format->text.count] = '\0';
     for (size_t i = 0; copy[i] != '\0'; i++) {
-        if (copy[i] == '%' &&
-            (copy[i + 1] == '\0' || strchr("aAbBcdHIjmMpSUwWxXyYZ%-", copy[++i]) == NULL)) {
+        if (copy[i] != '%') {
+            continue;
+        }
+        i += copy[i + 1] == '-' ? 2 : 1; /* %-d: without its leading zero */
+        if (copy[i] == '\0' || strchr("aAbBcdHIjmMpSUwWxXyYZ%", copy[i]) == NULL) {
             return run_refuse(run, "an unusual format of time");
         }
     }
@@ -218,21 +221,15 @@ static enum err make_map(struct run *run, const struct node *node, struct value 
         const struct node *argument = &template->nodes[next];
         struct value value;
         err = run_eval(run, argument->a, &value);
-        if (err == ERR_OK) {
-            err = run_charge(run, map->count);
-        }
         if (err == ERR_OK && argument->b != NODE_NONE) {
             struct value name = value_text(template->symbols[argument->b]);
-            err = map_set(run->arena, map, name, value) ? ERR_OK : run_no_memory(run);
+            err = run_map_set(run, map, name, value);
         } else if (err == ERR_OK && (next != node->b || value.kind != VALUE_MAP)) {
             err = run_refuse(run, "namespace or dict of what is no mapping");
         } else if (err == ERR_OK) {
             for (size_t i = 0; i < value.map->count && err == ERR_OK; i++) {
                 const struct pair *pair = &value.map->pairs[i];
-                err = run_charge(run, 1 + map->count);
-                if (err == ERR_OK && !map_set(run->arena, map, pair->key, pair->value)) {
-                    err = run_no_memory(run);
-                }
+                err = run_map_set(run, map, pair->key, pair->value);
             }
         }
     }

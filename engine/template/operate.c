@@ -264,8 +264,8 @@ static enum err maps_equal(
     enum err err = ERR_OK;
     *out_equal = left->count == right->count;
     for (size_t i = 0; *out_equal && err == ERR_OK && i < left->count; i++) {
-        const struct value *other = map_get(right, left->pairs[i].key);
-        err = run_charge(run, right->count);
+        const struct value *other = NULL;
+        err = run_map_find(run, right, left->pairs[i].key, &other);
         *out_equal = other != NULL;
         if (err == ERR_OK && other != NULL) {
             err = run_equal(run, &left->pairs[i].value, other, out_equal);
@@ -279,10 +279,10 @@ enum err run_equal(
 {
     enum err err = run_enter(run);
     bool lists = left->kind == VALUE_LIST && right->kind == VALUE_LIST;
-    bool equal = value_equal(left, right);
     if (err == ERR_OK && left->kind == VALUE_TEXT) {
         err = run_charge_bytes(run, left->text.count);
     }
+    bool equal = err == ERR_OK && value_equal(left, right);
     if (err == ERR_OK && lists && !equal) {
         bool plain = is_sequence(left) && is_sequence(right);
         err = plain ? lists_equal(run, left->list, right->list, &equal)
@@ -299,6 +299,7 @@ static enum err is_in(
     struct run *run, const struct value *left, const struct value *right, bool *out_holds)
 {
     const struct list *list;
+    enum err err;
     if (right->kind == VALUE_TEXT) {
         if (left->kind != VALUE_TEXT) {
             return run_fail(run, "%s in a text", run_kind(left));
@@ -309,10 +310,12 @@ static enum err is_in(
         return run_charge_bytes(run, right->text.count);
     }
     if (right->kind == VALUE_MAP) {
-        *out_holds = map_get(right->map, *left) != NULL;
-        return run_charge(run, right->map->count);
+        const struct value *found = NULL;
+        err = run_map_find(run, right->map, *left, &found);
+        *out_holds = found != NULL;
+        return err;
     }
-    enum err err = run_elements(run, right, &list);
+    err = run_elements(run, right, &list);
     *out_holds = false;
     for (size_t i = 0; err == ERR_OK && !*out_holds && i < list->count; i++) {
         err = run_equal(run, &list->items[i], left, out_holds);
@@ -378,6 +381,32 @@ enum err run_compare(struct run *run, enum compare_op op, const struct value *le
 
 /* ---- members ------------------------------------------------------------------------------- */
 
+/* Every key may be as long as the one that is looked for. */
+static enum err charge_key(struct run *run, const struct map *map, const struct value *key)
+{
+    size_t bytes = key->kind == VALUE_TEXT ? key->text.count : 0;
+    return run_charge(run, 1 + map->count * (1 + bytes / RUN_STEP_BYTES));
+}
+
+enum err run_map_find(
+    struct run *run, const struct map *map, struct value key, const struct value **out_found)
+{
+    enum err err = charge_key(run, map, &key);
+    if (err == ERR_OK) {
+        *out_found = map_get(map, key);
+    }
+    return err;
+}
+
+enum err run_map_set(struct run *run, struct map *map, struct value key, struct value value)
+{
+    enum err err = charge_key(run, map, &key);
+    if (err != ERR_OK) {
+        return err;
+    }
+    return map_set(run->arena, map, key, value) ? ERR_OK : run_no_memory(run);
+}
+
 static struct value loop_member(const struct loop *loop, struct text name)
 {
     int64_t index = (int64_t)loop->index;
@@ -438,11 +467,10 @@ static enum err find_member(struct run *run, const struct value *value, struct t
         return ERR_OK;
     }
     if (value->kind == VALUE_MAP || value->kind == VALUE_NAMESPACE) {
-        enum err err = run_charge(run, value->map->count);
+        enum err err = run_map_find(run, value->map, value_text(name), &found);
         if (err != ERR_OK) {
             return err;
         }
-        found = map_get(value->map, value_text(name));
     }
     *out_value = found != NULL ? *found : attribute ? method : none;
     return ERR_OK;
@@ -483,9 +511,9 @@ enum err run_subscript(
         return find_member(run, value, name, false, out_value);
     }
     if (value->kind == VALUE_MAP) {
-        const struct value *found = map_get(value->map, *key);
+        const struct value *found = NULL;
+        err = run_map_find(run, value->map, *key, &found);
         result = found != NULL ? *found : result;
-        err = run_charge(run, value->map->count);
     } else if (is_integer(key) && value->kind == VALUE_TEXT) {
         size_t from;
         size_t to;

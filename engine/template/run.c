@@ -57,8 +57,7 @@ enum err run_charge(struct run *run, size_t steps)
 
 enum err run_charge_bytes(struct run *run, size_t bytes)
 {
-    enum { STEP_BYTES = 64 }; /* looked at or copied in about the time of a step */
-    return run_charge(run, bytes / STEP_BYTES);
+    return run_charge(run, 1 + bytes / RUN_STEP_BYTES);
 }
 
 enum err run_enter(struct run *run)
@@ -228,13 +227,7 @@ static enum err assign(struct run *run, int32_t target, const struct value *valu
     if (space == NULL || space->kind != VALUE_NAMESPACE) {
         return run_fail(run, "a member is set of what is no namespace");
     }
-    enum err err = run_charge(run, space->map->count);
-    if (err != ERR_OK) {
-        return err;
-    }
-    return map_set(run->arena, space->map, run->template->constants[node->b], *value)
-               ? ERR_OK
-               : run_no_memory(run);
+    return run_map_set(run, space->map, run->template->constants[node->b], *value);
 }
 
 /* One target takes the value, several take its elements. */
@@ -580,6 +573,9 @@ static enum err push_values(struct run *run, const struct map *values)
     return err;
 }
 
+/* A machine that is busy with other things is no reason to refuse a template. */
+static const struct clock computing = {clock_thread_us, NULL};
+
 static struct template_limits standard_limits(const struct template_limits *limits)
 {
     struct template_limits full = limits != NULL ? *limits : (struct template_limits){0};
@@ -588,6 +584,7 @@ static struct template_limits standard_limits(const struct template_limits *limi
     full.output_bytes = full.output_bytes != 0 ? full.output_bytes : LIMIT_TEMPLATE_OUTPUT_BYTES;
     full.memory_bytes = full.memory_bytes != 0 ? full.memory_bytes : LIMIT_TEMPLATE_MEMORY_BYTES;
     full.depth = full.depth != 0 ? full.depth : LIMIT_TEMPLATE_DEPTH;
+    full.clock = full.clock != NULL ? full.clock : &computing;
     return full;
 }
 

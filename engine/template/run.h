@@ -65,9 +65,10 @@ enum err run_fail(struct run *run, const char *format, ...) PRINTF_LIKE(2, 3);
 /* ERR_NOT_CAPABLE: a thing that is not built. */
 enum err run_refuse(struct run *run, const char *what);
 enum err run_no_memory(struct run *run);
+enum { RUN_STEP_BYTES = 64 }; /* looked at or copied in about the time of a step */
 /* Counts work: ERR_LIMIT past limits.steps or limits.time_us. */
 MUST_USE enum err run_charge(struct run *run, size_t steps);
-/* Charges for looking at so many bytes. */
+/* Charges for looking at so many bytes, before they are looked at. */
 MUST_USE enum err run_charge_bytes(struct run *run, size_t bytes);
 /* One level deeper; the caller takes it back with run->depth--. */
 MUST_USE enum err run_enter(struct run *run);
@@ -76,6 +77,7 @@ MUST_USE enum err run_enter(struct run *run);
 
 MUST_USE enum err run_put(struct run *run, struct text text);
 MUST_USE enum err run_put_words(struct run *run, const char *words, bool foreign);
+MUST_USE enum err run_put_real(struct run *run, const struct value *value); /* as Python's repr */
 /* Takes off what was written since text.count was `from`, as a text in the arena. */
 MUST_USE enum err run_take(struct run *run, size_t from, struct text *out_text);
 
@@ -89,6 +91,12 @@ MUST_USE enum err run_elements(
     struct run *run, const struct value *value, const struct list **out_list);
 /* What a value is called in errors. */
 const char *run_kind(const struct value *value);
+/* map_get, charged; NULL when there is none. */
+MUST_USE enum err run_map_find(
+    struct run *run, const struct map *map, struct value key, const struct value **out_found);
+/* map_set, charged. */
+MUST_USE enum err run_map_set(
+    struct run *run, struct map *map, struct value key, struct value value);
 /* value.name, value[key]; undefined when there is none. */
 MUST_USE enum err run_member(
     struct run *run, const struct value *value, struct text name, struct value *out_value);

@@ -27,7 +27,7 @@ struct template_limits {
     size_t output_bytes;
     size_t memory_bytes;
     int32_t depth;
-    const struct clock *clock; /* of time_us; NULL = the machine's */
+    const struct clock *clock; /* of time_us; NULL = what the calling thread computes */
 };
 
 /* Text that was rendered, in the arena that was given. */

@@ -208,14 +208,16 @@ static enum err test_end(struct run *run, struct text text, const struct value *
     const struct value *items = tuple ? wanted->list->items : wanted;
     size_t count = tuple ? wanted->list->count : 1;
     bool holds = false;
-    for (size_t i = 0; i < count; i++) {
+    enum err err = ERR_OK;
+    for (size_t i = 0; i < count && err == ERR_OK; i++) {
         if (items[i].kind != VALUE_TEXT) {
             return run_fail(run, "startswith and endswith take texts");
         }
-        holds = holds || has_end(text, items[i].text, front);
+        err = run_charge_bytes(run, items[i].text.count);
+        holds = holds || (err == ERR_OK && has_end(text, items[i].text, front));
     }
     *out_value = value_bool(holds);
-    return run_charge(run, count);
+    return err;
 }
 
 static enum err remove_end(struct run *run, struct text text, const struct value *part, bool front,
@@ -224,12 +226,13 @@ static enum err remove_end(struct run *run, struct text text, const struct value
     if (part->kind != VALUE_TEXT) {
         return run_fail(run, "removeprefix and removesuffix take a text");
     }
-    if (has_end(text, part->text, front)) {
+    enum err err = run_charge_bytes(run, part->text.count);
+    if (err == ERR_OK && has_end(text, part->text, front)) {
         text = front ? text_part(text, part->text.count, text.count)
                      : text_part(text, 0, text.count - part->text.count);
     }
     *out_value = value_text(text);
-    return ERR_OK;
+    return err;
 }
 
 static enum err strip(struct run *run, struct text text, const struct arguments *arguments,
@@ -240,8 +243,12 @@ static enum err strip(struct run *run, struct text text, const struct arguments 
     if (given && chars->kind != VALUE_TEXT) {
         return run_fail(run, "strip takes a text");
     }
-    *out_value = value_text(text_strip(text, given ? &chars->text : NULL, left, right));
-    return run_charge_bytes(run, text.count * (given ? 1 + chars->text.count / 16 : 1));
+    /* Each character that goes may be the last of `chars`. */
+    enum err err = run_charge_bytes(run, text.count * (given ? 1 + chars->text.count / 16 : 1));
+    if (err == ERR_OK) {
+        *out_value = value_text(text_strip(text, given ? &chars->text : NULL, left, right));
+    }
+    return err;
 }
 
 static enum err join_elements(
@@ -315,19 +322,20 @@ enum err run_map_method(struct run *run, enum builtin_id id, const struct value 
     const struct arguments *arguments, struct value *out_value)
 {
     const struct map *map = subject->map;
-    enum err err = run_charge(run, map->count);
+    enum err err;
     if (id == BUILTIN_GET) {
-        const struct value *found = map_get(map, arguments->values[0]);
+        const struct value *found = NULL;
+        err = run_map_find(run, map, arguments->values[0], &found);
         *out_value = found != NULL         ? *found
                      : arguments->given[1] ? arguments->values[1]
                                            : value_none();
         return err;
     }
     if (id == BUILTIN_MAP_ITEMS) {
-        return err == ERR_OK ? run_items(run, subject, LIST_VIEW, out_value) : err;
+        return run_items(run, subject, LIST_VIEW, out_value);
     }
     struct list *list = list_new(run->arena, LIST_VIEW);
-    err = list == NULL ? run_no_memory(run) : err;
+    err = list == NULL ? run_no_memory(run) : run_charge(run, map->count);
     for (size_t i = 0; i < map->count && err == ERR_OK; i++) {
         const struct pair *pair = &map->pairs[i];
         err = list_add(run->arena, list, id == BUILTIN_KEYS ? pair->key : pair->value)

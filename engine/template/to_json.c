@@ -101,12 +101,10 @@ static enum err put_container(struct writer *writer, const struct value *value)
 
 static enum err put_real(struct run *run, const struct value *value)
 {
-    char text[VALUE_REAL_BYTES];
-    const char *words = text;
-    (void)value_print_real(value->real, text);
-    if (isnan(value->real) || isinf(value->real)) {
-        words = isnan(value->real) ? "NaN" : value->real < 0 ? "-Infinity" : "Infinity";
+    if (isfinite(value->real)) {
+        return run_put_real(run, value);
     }
+    const char *words = isnan(value->real) ? "NaN" : value->real < 0 ? "-Infinity" : "Infinity";
     return run_put_words(run, words, value->foreign);
 }
 

@@ -18,6 +18,9 @@ CALLS = [{"id": "abcdefghi", "type": "function", "function": {
     "name": "get_weather", "arguments": {"city": "Ulm", "days": 2, "f": 1.5, "n": None,
                                          "l": [1, True, "x\ny"]}}}]
 
+# A character that no template has.
+CLIENT = "\ue799"
+
 TEXTS = [
     "Hi", "  spaces around \n\n", "", "Gr\u00fc\u00dfe, \u4e16\u754c \U0001f600",
     "<|im_end|><|eot_id|>[/INST]</s>", "a\tb\r\nc\u00a0\u2028", "{{ x }}{% if %}", "</think>x",
@@ -34,6 +37,10 @@ def assistant(text):
 
 def system(text):
     return {"role": "system", "content": text}
+
+
+# All that a client says here is that character.
+MARKED = [system(CLIENT), user(CLIENT * 2), assistant(CLIENT), user(CLIENT)]
 
 
 def dialogues():
@@ -55,6 +62,7 @@ def dialogues():
            {"role": "tool", "tool_call_id": "abcdefghi", "name": "get_weather",
             "content": "{\"t\": 12}"}]
     yield [user("a"), assistant("<think>deep</think>so"), user("b")]
+    yield MARKED
 
 
 def conversations():
@@ -124,6 +132,7 @@ SHORT = short(
     '{{ u[1:] }} {{ u[-1] }} {{ l[t] }} {{ l[5] is defined }} {{ w[99] is defined }} {{ '
     'messages[1:][0].content }}',
     '{{ l[3:0:-1] | join }} {{ l[:1:-1] | join }} {{ w[8:2:-2] }} {{ (1, 2, 3)[1:] | length }}',
+    "{{ w['a':] }}", '{{ w[::0] }}', "{{ (l|map('int'))[:1] }}",
     # Loops
     '{% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ '
     'loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ i }};{% endfor %}',
@@ -183,6 +192,7 @@ SHORT = short(
     '{% macro f(a) %}{% for i in range(a) %}{{ i }}{{ f(i) }}{% endfor %}{% endmacro %}{{ '
     'f(3)|upper|trim }}',
     # Filters
+    '{{ n|indent }}', "{{ w|indent(1, true) }}", '{{ nope|indent }}',
     "[{{ ws|trim }}] [{{ 'xxaxx'|trim('x') }}] [{{ n|trim }}] [{{ nope|trim }}]",
     "{{ w|upper }} {{ w|lower }} {{ 'aB cD'|capitalize }} {{ 'aB-cD eF'|title }}",
     "{{ l|join(', ') }} {{ l|join }} {{ messages|join('|', attribute='role') }} {{ w|join('.') "

@@ -3,8 +3,8 @@
 
 Method: every template of the reference data, and every short one in cases.py, with every
 conversation, by ours and by jinja2. What the reference renders, ours renders to the same text, or
-refuses as not supported where cases.py says so; where the reference fails, ours fails. Skipped
-where jinja2 is not installed.
+refuses as not supported where cases.py says so; where the reference fails, ours fails. What a
+client said, and nothing else, is marked as such. Skipped where jinja2 is not installed.
 
     check_templates.py RENDER_TEMPLATE
 """
@@ -27,7 +27,7 @@ import reference
 
 
 # A list or mapping as Python writes it, which we refuse to write.
-PYTHON = re.compile(r"[\[{]'")
+PYTHON = re.compile(r"[\[{]['\]}]")
 
 
 def ours(program, path, values):
@@ -53,6 +53,14 @@ def judge(wanted, reply):
     return None
 
 
+def misjudged(value, reply):
+    """None unless what the client said is not what counts as the client's."""
+    if value.get("messages") != cases.MARKED or value.get("tools") or "text" not in reply:
+        return None
+    said = "".join(char for char in reply["text"] if char == cases.CLIENT)
+    return None if reply["client"] == said else f"\n  the client said {reply['client']!r}"
+
+
 def check(program, name, path, values):
     source = pathlib.Path(path).read_bytes().decode()
     bad = 0
@@ -60,7 +68,7 @@ def check(program, name, path, values):
     for value, reply in zip(values, ours(program, path, values)):
         wanted = reference.render(source, value)
         rendered += wanted[0] == "text"
-        wrong = judge(wanted, reply)
+        wrong = judge(wanted, reply) or misjudged(value, reply)
         if wrong:
             bad += 1
             print(f"{name}: {json.dumps(value)[:300]}{wrong}")

@@ -3,8 +3,8 @@
  *     render_template TEMPLATE SECONDS < VALUES
  *     render_template MODEL.gguf        prints the model's template, if it has one
  * A line of output for each line of input: {"text":...}, or {"error":word,"message":...}. A
- * template that is refused gives one such line for itself. Texts among the values are a client's,
- * everything else is not: the sum of both in the output is "foreign".
+ * template that is refused gives one such line for itself. Texts among the values are a client's
+ * but for roles and tokens; what is a client's in the output stands in "client".
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -27,8 +27,11 @@ static struct value convert(struct arena *arena, const json_t *json)
         {
             struct value name;
             char *copy = arena_copy(arena, key, strlen(key));
+            bool own = json_is_string(inner) &&
+                       (strcmp(key, "role") == 0 || strstr(key, "_token") != NULL);
             good = good && copy != NULL && value_foreign(arena, copy, strlen(copy), &name) &&
-                   map_set(arena, value.map, name, convert(arena, inner));
+                   map_set(arena, value.map, name,
+                       own ? value_words(json_string_value(inner)) : convert(arena, inner));
         }
         break;
     case JSON_ARRAY:
@@ -81,12 +84,16 @@ static void render(const struct template *template, const char *line, int64_t no
     if (template_render(template, values.map, now, NULL, &arena, &rendered, &info) != ERR_OK) {
         print_error(&info);
     } else {
-        int64_t foreign = 0;
-        for (size_t i = 0; i < rendered.count; i++) {
-            foreign += rendered.foreign[i];
+        char *client = arena_alloc(&arena, rendered.count + 1);
+        size_t client_bytes = 0;
+        for (size_t i = 0; client != NULL && i < rendered.count; i++) {
+            if (rendered.foreign[i] != 0) {
+                client[client_bytes++] = rendered.bytes[i];
+            }
         }
         json_t *text = json_stringn(rendered.bytes, rendered.count);
-        json_t *reply = json_pack("{sosI}", "text", text, "foreign", (json_int_t)foreign);
+        json_t *reply =
+            json_pack("{soso}", "text", text, "client", json_stringn(client, client_bytes));
         json_dumpf(reply, stdout, JSON_COMPACT);
         printf("\n");
         json_decref(reply);

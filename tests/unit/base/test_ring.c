@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
@@ -179,6 +180,10 @@ static void test_a_clock_can_be_faked(void **state)
     struct clock clock = {.now_us = fake_now, .context = &time};
     assert_int_equal(clock_now_us(&clock), 105);
     assert_int_equal(clock_now_us(&clock), 110);
+    const struct clock computing = {clock_thread_us, NULL};
+    int64_t computed = clock_now_us(&computing);
+    assert_int_equal(usleep(50000), 0);
+    assert_in_range(clock_now_us(&computing) - computed, 0, 20000);
     int64_t first = clock_now_us(NULL);
     assert_true(clock_now_us(NULL) >= first);
 }

@@ -107,6 +107,23 @@ static void test_refusals(void **state)
     arena_drop(&arena);
 }
 
+/* What a template makes of parts is asked when a model is loaded, and not for long. */
+static void test_slow_template(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *turns, *text;
+    } cases[] = {{"1000", "Hi+you"}, {"90000", "Hi\nyou"}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char source[256];
+        (void)snprintf(source, sizeof(source),
+            "{%% for i in range(%s) %%}{%% endfor %%}{%% set c = messages[messages|length // 2 - 1]"
+            ".content %%}{{ c if c is string else c|join('+', 'text') }}",
+            cases[i].turns);
+        check(source, true, cases[i].text);
+    }
+}
+
 /* U4 of chats. */
 static void test_tokens(void **state)
 {
@@ -156,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_slow_template),
         cmocka_unit_test(test_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,6 +188,8 @@ static void test_time(void **state)
     rig_close(&rig);
 }
 
+#define MUCH "{% set s = 'a' * 1000 * 2000 %}"
+
 /* Want too much of one thing or another. */
 static const char *const hostile[] = {
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
@@ -221,13 +223,37 @@ static const char *const hostile[] = {
     "{{ [1]|tojson(indent=999999999) }}",
     "{{ raise_exception('x' * 99999999) }}",
     "{% macro f(a) %}{% if f(a) == f(a) %}{% endif %}{% endmacro %}{{ f(f(f(1))) }}",
+    /* A step that looks at much is many. */
+    MUCH "{{ s.strip('b' * 1000 * 2000 ~ 'a') }}",
+    MUCH "{% for i in range(99999) %}{{ s.startswith((s, s)) }}{% endfor %}",
+    MUCH "{% for i in range(99999) %}{{ s.removeprefix(s) is string }}{% endfor %}",
+    MUCH "{% set m = {s: 1} %}{% for i in range(99999) %}{{ m[s] ~ m.get(s) }}{% endfor %}",
+    MUCH "{% for i in range(99999) %}{% set m = {s: 1, s: 2} %}{% endfor %}",
+    "{% set s = '\"' * 1000 * 2000 %}{{ s|tojson|tojson|tojson }}",
+    "{% for i in range(99999) %}{% set x = 1.1 / (i + 1) ~ '' %}{% endfor %}",
 };
 
+static int64_t stopped(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+struct outcome {
+    enum err err;
+    int64_t took_us;
+};
+
+/* Their work is bounded without a look at the time. */
 static void *run_hostile(void *context)
 {
-    enum err *errs = context;
+    struct outcome *outcomes = context;
+    const struct clock clock = {stopped, NULL};
+    const struct template_limits limits = {.clock = &clock};
     for (size_t i = 0; i < ARRAY_COUNT(hostile); i++) {
-        errs[i] = rig_render(&rig, hostile[i], NULL);
+        int64_t began_us = clock_thread_us(NULL);
+        outcomes[i].err = rig_render(&rig, hostile[i], &limits);
+        outcomes[i].took_us = clock_thread_us(NULL) - began_us;
     }
     return NULL;
 }
@@ -236,17 +262,19 @@ static void test_hostile(void **state)
 {
     (void)state;
     enum { STACK_BYTES = 128 << 10 };
-    enum err errs[ARRAY_COUNT(hostile)] = {ERR_OK};
+    enum { LONGEST_US = 500000 }; /* ten times what the slowest takes */
+    struct outcome outcomes[ARRAY_COUNT(hostile)] = {0};
     pthread_attr_t attr;
     pthread_t thread;
     rig_open(&rig);
     assert_int_equal(pthread_attr_init(&attr), 0);
     assert_int_equal(pthread_attr_setstacksize(&attr, test_scale() > 1 ? 8 << 20 : STACK_BYTES), 0);
-    assert_int_equal(pthread_create(&thread, &attr, run_hostile, errs), 0);
+    assert_int_equal(pthread_create(&thread, &attr, run_hostile, outcomes), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     for (size_t i = 0; i < ARRAY_COUNT(hostile); i++) {
-        if (errs[i] != ERR_LIMIT) {
-            fail_msg("%s: %s", hostile[i], err_word(errs[i]));
+        if (outcomes[i].err != ERR_LIMIT || outcomes[i].took_us > LONGEST_US * test_scale()) {
+            fail_msg("%s: %s after %lld us", hostile[i], err_word(outcomes[i].err),
+                (long long)outcomes[i].took_us);
         }
     }
     (void)pthread_attr_destroy(&attr);
