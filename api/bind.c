@@ -222,17 +222,40 @@ static enum err bind_map(struct binder *binder, const struct schema *schema,
     return ERR_OK;
 }
 
+/* The one alternative of the value's JSON type, which says best what is wrong inside; or -1. */
+static int32_t only_of_type(const struct schema *schema, const struct json_in *value)
+{
+    int32_t found = -1;
+    for (int32_t form = 0; form < schema->alternative_count; form++) {
+        if (validate_type(schema->alternatives[form].schema, value)) {
+            if (found >= 0) {
+                return -1;
+            }
+            found = form;
+        }
+    }
+    return found;
+}
+
+static enum err bind_form(struct binder *binder, const struct schema *schema, int32_t form,
+    const struct json_in *value, const struct path *path, char *out)
+{
+    const struct schema_alternative *alternative = &schema->alternatives[form];
+    memcpy(out, &form, sizeof(form));
+    return bind_value(binder, alternative->schema, value, path, out + alternative->offset);
+}
+
 static enum err bind_union(struct binder *binder, const struct schema *schema,
     const struct json_in *value, const struct path *path, char *out)
 {
     for (int32_t form = 0; form < schema->alternative_count; form++) {
-        const struct schema_alternative *alternative = &schema->alternatives[form];
-        if (validate_matches(alternative->schema, value)) {
-            memcpy(out, &form, sizeof(form));
-            return bind_value(binder, alternative->schema, value, path, out + alternative->offset);
+        if (validate_matches(schema->alternatives[form].schema, value)) {
+            return bind_form(binder, schema, form, value, path, out);
         }
     }
-    return validate_value(schema, value, path, binder->info);
+    int32_t near = only_of_type(schema, value);
+    return near >= 0 ? bind_form(binder, schema, near, value, path, out)
+                     : validate_value(schema, value, path, binder->info);
 }
 
 /* ---- objects ------------------------------------------------------------------------------- */

@@ -9,8 +9,7 @@
 _Static_assert((int)COMMON_MESSAGE_ROLE_SYSTEM == (int)CHAT_SYSTEM &&
                    (int)COMMON_MESSAGE_ROLE_DEVELOPER == (int)CHAT_DEVELOPER &&
                    (int)COMMON_MESSAGE_ROLE_USER == (int)CHAT_USER &&
-                   (int)COMMON_MESSAGE_ROLE_ASSISTANT == (int)CHAT_ASSISTANT &&
-                   (int)COMMON_MESSAGE_ROLE_TOOL == (int)CHAT_TOOL,
+                   (int)COMMON_MESSAGE_ROLE_ASSISTANT == (int)CHAT_ASSISTANT,
     "roles of requests and of templates");
 
 static enum err fill_message(struct call *call, const struct common_message *message,
@@ -65,6 +64,25 @@ enum err chat_ids(struct call *call, const struct common_messages *messages,
     }
     return prompt_encode(
         call, rendered.bytes, rendered.count, rendered.foreign, where, out_ids, info);
+}
+
+enum err chat_count(struct call *call, const struct common_messages *messages, const char *where,
+    struct buf *out, struct err_info *info)
+{
+    struct json_out json;
+    struct call_ids ids;
+    enum err err = chat_ids(call, messages, true, where, &ids, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    json_out_init(&json, out);
+    json_out_object(&json);
+    json_out_key(&json, "object");
+    json_out_string(&json, "response.input_tokens");
+    json_out_key(&json, "input_tokens");
+    json_out_int(&json, ids.count);
+    json_out_end(&json);
+    return call_written(&json, info);
 }
 
 enum err endpoint_apply_template(

@@ -24,4 +24,9 @@ MUST_USE enum err chat_render(struct call *call, const struct common_messages *m
 MUST_USE enum err chat_ids(struct call *call, const struct common_messages *messages,
     bool add_generation_prompt, const char *where, struct call_ids *out_ids, struct err_info *info);
 
+/* How many ids that is when an answer follows, as the reply of .../input_tokens: nothing is
+ * computed, so a chat that is longer than the context has its count too. */
+MUST_USE enum err chat_count(struct call *call, const struct common_messages *messages,
+    const char *where, struct buf *out, struct err_info *info);
+
 #endif

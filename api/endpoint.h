@@ -97,11 +97,15 @@ extern const struct endpoint endpoint_embed, endpoint_embed_all, endpoint_infill
     endpoint_v1_moderations, endpoint_v1_completions, endpoint_v1_chat, endpoint_v1_responses,
     endpoint_similarity, endpoint_rerank, endpoint_v1_rerank, endpoint_completion, endpoint_predict;
 
-/* Endpoints without a job: /tokenize, /detokenize, /decode, /apply-template. The reply is written
- * at once. */
+/* Endpoints without a job: texts to tokens and back, chats to text, and counts of their tokens. The
+ * reply is written at once. */
 enum err endpoint_tokenize(
     struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
 enum err endpoint_apply_template(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
+enum err endpoint_v1_chat_input_tokens(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
+enum err endpoint_v1_responses_input_tokens(
     struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);
 enum err endpoint_detokenize(
     struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info);

@@ -14,7 +14,7 @@ static const struct {
     {"/api/tags", "/v1/models"},
     {"/api/show", "/info"},
     {"/v1/messages", "/v1/chat/completions"},
-    {"/v1/messages/count_tokens", "/tokenize"},
+    {"/v1/messages/count_tokens", "/v1/chat/completions/input_tokens"},
     {"/v1/complete", "/v1/completions"},
     {"/responses", "/v1/responses"},
     {"/chat/completions", "/v1/chat/completions"},

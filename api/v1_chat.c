@@ -4,6 +4,7 @@
  * What surprises: an answer's end token has no entry among the log-probabilities here, as it has on
  * /v1/completions: entries of this route add up to the content.
  */
+#include "api/chat.h"
 #include "api/v1_text.h"
 
 /* ---- shape --------------------------------------------------------------------------------- */
@@ -115,6 +116,17 @@ static enum err v1_chat_plan(struct call *call, struct err_info *info)
 {
     const struct v1_chat_completions_request *request = call->request;
     return v1_text_plan_chat(call, call->state, &request->messages, "/messages", info);
+}
+
+enum err endpoint_v1_chat_input_tokens(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info)
+{
+    enum err err = v1_chat_decode(call, body, bytes, info);
+    if (err != ERR_OK) {
+        return err;
+    }
+    const struct v1_chat_completions_request *request = call->request;
+    return chat_count(call, &request->messages, "/messages", out, info);
 }
 
 const struct endpoint endpoint_v1_chat = {.name = "v1_chat",

@@ -8,6 +8,7 @@
  */
 #include "api/v1_text.h"
 
+#include "api/chat.h"
 #include "api/sse.h"
 
 struct responses_notes {
@@ -130,6 +131,17 @@ static enum err v1_responses_plan(struct call *call, struct err_info *info)
     struct common_messages messages;
     enum err err = read_chat(call, &messages, info);
     return err == ERR_OK ? v1_text_plan_chat(call, text, &messages, "/input", info) : err;
+}
+
+enum err endpoint_v1_responses_input_tokens(
+    struct call *call, const char *body, size_t bytes, struct buf *out, struct err_info *info)
+{
+    struct common_messages messages;
+    enum err err = v1_responses_decode(call, body, bytes, info);
+    if (err == ERR_OK) {
+        err = read_chat(call, &messages, info);
+    }
+    return err == ERR_OK ? chat_count(call, &messages, "/input", out, info) : err;
 }
 
 /* ---- the response -------------------------------------------------------------------------- */

@@ -191,8 +191,7 @@ static bool in_range(const struct schema *schema, const struct json_in *value)
     return true;
 }
 
-/* The JSON type alone: a list is a list whatever it holds, an object whatever it lacks. */
-static bool right_type(const struct schema *schema, const struct json_in *value)
+bool validate_type(const struct schema *schema, const struct json_in *value)
 {
     enum json_in_kind kind = json_in_kind(value);
     switch (schema->type) {
@@ -217,7 +216,7 @@ static bool right_type(const struct schema *schema, const struct json_in *value)
 enum err validate_value(const struct schema *schema, const struct json_in *value,
     const struct path *path, struct err_info *info)
 {
-    if (!right_type(schema, value)) {
+    if (!validate_type(schema, value)) {
         return must_be(schema, path, "wrong_type", info);
     }
     if (!in_range(schema, value)) {

@@ -21,6 +21,8 @@ enum err validate_fail(struct err_info *info, enum err err, const struct path *p
 
 /* Would this alternative of a union take the value, as far as one look tells? */
 bool validate_matches(const struct schema *schema, const struct json_in *value);
+/* The JSON type alone: a list is a list whatever it holds, an object whatever it lacks. */
+bool validate_type(const struct schema *schema, const struct json_in *value);
 /* Type and range of a STRING, INTEGER, NUMBER, BOOLEAN or ENUM, count of a LIST, MAP or TUPLE. */
 MUST_USE enum err validate_value(const struct schema *schema, const struct json_in *value,
     const struct path *path, struct err_info *info);

@@ -69,11 +69,22 @@ class Checker:
         return getattr(self, "check_" + schema["type"])(schema, file, value, where)
 
     def check_union(self, schema, file, value, where):
-        """The first alternative of the value's shape decides; a list has its first element's."""
+        """The first alternative of the value's shape decides; a list has its first element's.
+        Without one, the only alternative of its type says what is wrong inside."""
         for one in schema["oneOf"]:
             if self.shaped(one, file, value):
                 return self.check(one, file, value, where)
+        near = [one for one in schema["oneOf"] if self.typed(one, file, value)]
+        if len(near) == 1:
+            return self.check(near[0], file, value, where)
         raise Bad(where)
+
+    def typed(self, schema, file, value):
+        node, _, _ = self.schemas.follow(schema, file)
+        types = {"array": list, "object": dict}
+        if node.get("type") in types:
+            return isinstance(value, types[node["type"]])
+        return self.shaped(schema, file, value)
 
     def shaped(self, schema, file, value):
         schema, file, _ = self.schemas.follow(schema, file)

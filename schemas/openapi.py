@@ -158,6 +158,7 @@ class Reference:
     def __init__(self, schemas, what):
         self.schemas, self.what = schemas, what
         self.lines = []
+        self.described = {}  # request -> the path that shows it
 
     def emit(self):
         self.lines.append(INTRODUCTION)
@@ -180,11 +181,7 @@ class Reference:
         family = FAMILIES[route["family"]]
         self.lines.append(f"{sentence(route['summary'])} Errors in the form of {family}.\n")
         if "request" in route:
-            schema = self.schemas.load(route["request"])
-            if "description" in schema:
-                self.lines.append(sentence(schema["description"]) + "\n")
-            self.table(schema, route["request"])
-            self.examples(route, schema)
+            self.request(route, self.schemas.load(route["request"]))
         elif not path_parameters(route["path"]):
             self.lines.append(f"```sh\ncurl localhost:8080{route['path']}\n```\n")
         for key, title in (("reply", "Reply"), ("frame", "Event of a stream")):
@@ -192,8 +189,22 @@ class Reference:
                 shape = self.shape(self.schemas.load(route[key]), route[key], 0)
                 self.lines.append(f"{title}:\n\n```\n{shape}\n```\n")
 
-    def examples(self, route, schema):
-        for example in schema.get("examples", []):
+    def request(self, route, schema):
+        """The table of the fields stands at the first of the routes that take them."""
+        first = self.described.setdefault(route["request"], route["path"])
+        examples = schema.get("examples", [])
+        if first == route["path"]:
+            if "description" in schema:
+                self.lines.append(sentence(schema["description"]) + "\n")
+            self.table(schema, route["request"])
+        else:
+            anchor = "post-" + first.replace("/", "")
+            self.lines.append(f"The fields are those of [POST {first}](#{anchor}).\n")
+            examples = examples[:1]
+        self.examples(route, examples)
+
+    def examples(self, route, examples):
+        for example in examples:
             body = json.dumps(example, ensure_ascii=False).replace("'", "\\u0027")
             self.lines.append(f"```sh\ncurl localhost:8080{route['path']} --json '{body}'\n```\n")
 

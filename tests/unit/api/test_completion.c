@@ -77,7 +77,7 @@ static void test_refused_prompts(void **state)
         {"[97,9999]", ERR_INVALID, "/prompt/1"},
         {"[\"a\",[97,\"b\",9999]]", ERR_INVALID, "/prompt/1/2"},
         {"[97,-1]", ERR_INVALID, "/prompt/1"},
-        {"[[[97]]]", ERR_INVALID, "/prompt"},
+        {"[[[97]]]", ERR_INVALID, "/prompt/0/0"},
         {"{\"prompt_string\":\"a\"}", ERR_INVALID, "/prompt"},
     };
     struct plan_rig rig;
