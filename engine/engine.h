@@ -34,7 +34,7 @@ struct engine_config {
     int32_t reserve_tokens;    /* tokens to generate that pages are held for at start (64) */
     int32_t sequences;         /* running at once (64) */
     int32_t jobs;              /* accepted at once, queued ones included (512) */
-    int32_t events;            /* token events a stream may hold (256) */
+    int32_t events;            /* token events a stream may hold (256, at least two a sequence) */
     int32_t jobs_bulk;         /* bulk jobs that wait at once (half of `jobs`) */
     int32_t step_rows;         /* rows of one forward pass at most (512) */
     int64_t step_us;           /* a step without decodes may take so long (50 ms) */

@@ -80,7 +80,8 @@ static enum err size_counts(
     if (err == ERR_OK) {
         err = bound(&config->jobs_bulk, MAX(config->jobs / 2, 1), JOBS_MAX, "jobs-bulk", info);
     }
-    config->events = power_of_two(config->events);
+    /* A step can add an event a sequence, while the client reads those of the step before. */
+    config->events = power_of_two(MAX(config->events, 2 * config->sequences));
     return err;
 }
 

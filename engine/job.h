@@ -43,10 +43,12 @@ struct job {
     _Atomic bool queued;  /* waits in the progress ring */
     size_t results_bytes; /* counted against the engine's bound */
     int32_t items_left, items_started; /* the engine's */
+    bool blocked;                      /* the engine's: in this step its events may find no room */
     struct job_place place;
-    /* Streams: events the submitter has not taken yet. A full ring makes the engine pause the
-     * job's sequence until there is room: the engine never waits for a client. */
-    struct ring events; /* of struct token_event, LIMIT capacity set at open */
+    /* Streams: events the submitter has not taken yet, each of one item; those of an item come in
+     * order. A full ring makes the engine pause the job's sequences until there is room: the engine
+     * never waits for a client. */
+    struct ring events; /* of struct token_event, capacity set at open */
     /* Text released so far is in results[item].steps[step].text; bytes below an event's
      * text_from + text_bytes are final once the event was taken. */
 };

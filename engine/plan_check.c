@@ -251,9 +251,6 @@ enum err plan_check(
     if (plan->item_count < 1 || plan->item_count > LIMIT_ITEMS) {
         return err_set(info, ERR_LIMIT, "items", "a plan holds 1 to %d items", LIMIT_ITEMS);
     }
-    if (plan->stream && plan->item_count != 1) {
-        return err_set(info, ERR_INVALID, "items", "a stream holds one item");
-    }
     if ((unsigned)plan->kind >= KIND_COUNT) {
         return err_set(info, ERR_INVALID, "kind", "is unknown");
     }

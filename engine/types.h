@@ -216,7 +216,7 @@ struct plan {
     bool cache_off;     /* neither takes K/V from the reuse store nor leaves any there */
     /* K/V are shared only between plans with the same bytes; zeros to its end. */
     char cache_salt[LIMIT_SALT_BYTES];
-    bool stream;         /* token events are wanted while it runs (item_count == 1) */
+    bool stream;         /* token events are wanted while it runs, of all items in one ring */
     int64_t deadline_us; /* monotonic, 0 = none: then every unfinished item ends FINISH_TIMEOUT */
     int64_t
         start_by_us; /* monotonic, 0 = none: a job that has not started then ends ERR_DEADLINE */

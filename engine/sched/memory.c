@@ -156,14 +156,22 @@ static struct seq *oldest_runner(struct scheduler *scheduler)
     return oldest;
 }
 
+/* It has nothing to do before its client has read. An item of such a stream whose prompt is not
+ * computed is none: it may have been promised rows in this step. */
+static bool waits_for_client(const struct scheduler *scheduler, struct seq *seq)
+{
+    return seq_next(seq, &scheduler->config.tools) == SEQ_WAITS;
+}
+
 /* Whether a is the better one to preempt: waits for its client, is of a lower class, or else
  * started later. */
-static bool gives_way_before(const struct seq *a, const struct seq *b)
+static bool gives_way_before(const struct scheduler *scheduler, struct seq *a, struct seq *b)
 {
     enum service_class class_a = a->job->place.service_class;
     enum service_class class_b = b->job->place.service_class;
-    if (seq_blocked(a) != seq_blocked(b)) {
-        return seq_blocked(a);
+    bool waits = waits_for_client(scheduler, a);
+    if (waits != waits_for_client(scheduler, b)) {
+        return waits;
     }
     if (class_a != class_b) {
         return class_a > class_b;
@@ -179,7 +187,8 @@ static struct seq *choose_victim(struct scheduler *scheduler, const struct seq *
     for (int32_t i = 0; i < scheduler->config.sequences; i++) {
         struct seq *seq = &scheduler->seqs[i];
         if (runs(seq) && uses_cache(scheduler, seq) && seq != kept && !seq->chosen &&
-            seq->slots.page_count > 0 && (victim == NULL || gives_way_before(seq, victim))) {
+            seq->slots.page_count > 0 &&
+            (victim == NULL || gives_way_before(scheduler, seq, victim))) {
             victim = seq;
         }
     }
@@ -192,7 +201,7 @@ static bool take_pages(struct scheduler *scheduler, struct seq *seq, int32_t *ou
 {
     while (!try_pages(scheduler, seq, out_reused)) {
         struct seq *victim = choose_victim(scheduler, seq);
-        if (victim == NULL || !seq_blocked(victim)) {
+        if (victim == NULL || !waits_for_client(scheduler, victim)) {
             return false;
         }
         preempt(scheduler, victim);

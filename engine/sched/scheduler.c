@@ -133,6 +133,7 @@ void scheduler_add(struct scheduler *scheduler, struct job *job)
     ASSERT(scheduler->job_count < scheduler->config.jobs);
     job->items_left = job->plan.item_count;
     job->items_started = 0;
+    job->blocked = false;
     scheduler->jobs[scheduler->job_count++] = job;
     queue_add(&scheduler->queue, job, choose_item_us(scheduler, &job->plan.items[0]),
         scheduler->host.now_us(scheduler->host.context));
@@ -313,10 +314,24 @@ enum memory_start scheduler_start_item(
     return MEMORY_STARTED;
 }
 
+/* Whose clients have to read first. Each running item samples at most once in a step, side by side
+ * with the others: there has to be room for an event of each. Looked at once a step, so that nobody
+ * who is chosen, or passed over, becomes another case while a client reads. */
+static void note_readers(struct scheduler *scheduler)
+{
+    for (int32_t i = 0; i < scheduler->job_count; i++) {
+        struct job *job = scheduler->jobs[i];
+        int32_t most = MIN(job->plan.item_count, scheduler->config.sequences);
+        job->blocked =
+            job->plan.stream && ring_count(&job->events) + (uint32_t)most > job->events.capacity;
+    }
+}
+
 bool scheduler_step(struct scheduler *scheduler)
 {
     int64_t now = scheduler->host.now_us(scheduler->host.context);
     end_dead_jobs(scheduler, now);
+    note_readers(scheduler);
     bool ran = step_run(scheduler);
     end_done_seqs(scheduler);
     return ran;

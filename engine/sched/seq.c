@@ -136,8 +136,7 @@ static enum seq_need need_logits(const struct seq *seq)
 
 bool seq_blocked(const struct seq *seq)
 {
-    struct ring *events = &seq->job->events;
-    return seq->job->plan.stream && ring_count(events) >= events->capacity;
+    return seq->job->blocked;
 }
 
 int32_t seq_prompt_end(const struct seq *seq)
@@ -310,7 +309,7 @@ static void push_event(struct seq *seq, const struct seq_tools *tools, int32_t t
         .text_bytes = result->text_bytes - text_from,
     };
     bool pushed = ring_push(&seq->job->events, &event);
-    ASSERT(pushed); /* seq_next returned SEQ_WAITS otherwise */
+    ASSERT(pushed); /* else the job was blocked, and seq_next returned SEQ_WAITS */
 }
 
 /* The plan's time for a step is over: from its first token on, and whole lines if it says so. */

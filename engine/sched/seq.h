@@ -78,7 +78,7 @@ enum seq_need {
     SEQ_ROWS,   /* rows [stored, slot_count) */
     SEQ_LOGITS, /* logits of seq_logits_row() */
     SEQ_DONE,
-    SEQ_WAITS, /* a stream whose event ring is full: the client must read first */
+    SEQ_WAITS, /* a stream without room for its events: the client must read first */
 };
 
 /* What the engine thread lends to sequences while they consume logits. */
@@ -138,7 +138,7 @@ void seq_detach(struct seq *seq);
 int32_t seq_reread(const struct seq *seq, int32_t *index);
 /* Rows that are computed as a prompt is: the prompt, and what preemption made it lose. */
 int32_t seq_prompt_end(const struct seq *seq);
-/* A stream whose client must read first. */
+/* In this step: a stream whose client must read first. All its items wait. */
 bool seq_blocked(const struct seq *seq);
 /* Ends the item early with an error; the first error wins. */
 void seq_fail(struct seq *seq, enum err err, const char *text);

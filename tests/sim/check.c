@@ -349,7 +349,7 @@ static int32_t pages_to_spare(const struct sim *sim)
 {
     int32_t pages = sim->pages.free_count;
     for (int32_t i = 0; i < sim->config.sequences; i++) {
-        const struct seq *seq = &sim->scheduler->seqs[i];
+        struct seq *seq = &sim->scheduler->seqs[i];
         if (seq->job == NULL || seq->slots.pages != &sim->pages ||
             (seq->paused && seq_blocked(seq))) {
             continue;
@@ -357,7 +357,7 @@ static int32_t pages_to_spare(const struct sim *sim)
         if (seq->paused) {
             return 0;
         }
-        pages += seq_blocked(seq)
+        pages += waits_for_client(sim, seq)
                      ? pages_of_its_own(sim, seq)
                      : MIN(seq->slots.page_count - pages_for(plan_item_slots(seq->item)), 0);
     }
@@ -385,8 +385,20 @@ static const struct job *oldest_waiting(const struct sim *sim)
     return NULL;
 }
 
+/* What the scheduler will see when the step begins. */
+static void note_readers(struct sim *sim)
+{
+    for (int32_t i = 0; i < sim->job_count; i++) {
+        struct job *job = &sim->jobs[i]->job;
+        int32_t most = MIN(job->plan.item_count, sim->config.sequences);
+        job->blocked =
+            job->plan.stream && ring_count(&job->events) + (uint32_t)most > job->events.capacity;
+    }
+}
+
 void check_before(struct sim *sim)
 {
+    note_readers(sim);
     const struct job *job = oldest_waiting(sim);
     bool due = job != NULL && sim->now_us - job->place.came_us >= QUEUE_AGE_US &&
                could_start(sim, job) && !sim_job_of(job)->must_end;
@@ -490,12 +502,16 @@ const struct seq *check_seq_of(const struct sim *sim, const struct run *run)
     sim_fail(sim, "rows", "a run belongs to no running sequence");
 }
 
-/* Rows are the next ones of their sequence; of a context block that is not in slices, all. */
+/* Rows are the next ones of their sequence; of a context block that is not in slices, all; or, of
+ * a block that was found, one to be read again. */
 static bool rows_fit(const struct seq *seq, const struct run *run)
 {
     int32_t block = seq->item->context_count, to = run->slot_from + run->row_count;
     if (run->context_count != block || to > seq->slot_count) {
         return false;
+    }
+    if (run->stored) {
+        return run->row_count == 1 && to <= seq->cached;
     }
     if (seq->park != NULL) {
         int64_t within = seq->park->done % seq->park->pass.batch.row_count;

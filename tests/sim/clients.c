@@ -64,27 +64,28 @@ void clients_arrive(struct sim *sim)
     }
 }
 
-/* One event after the other, each continuing the one before and saying what the results say. */
+/* Each event continues the one before of its item and says what the results say. */
 static void take_events(struct sim *sim, struct sim_job *sim_job)
 {
-    const struct item_result *result = &sim_job->job.results[0];
     struct token_event event;
     while (ring_pop(&sim_job->job.events, &event)) {
-        const struct step_result *step = &result->steps[event.step];
+        struct sim_heard *heard = &sim_job->heard[event.item];
+        const struct step_result *step = &sim_job->job.results[event.item].steps[event.step];
         int32_t text_from = event.index == 0 ? 0 : step->text_ends[event.index - 1];
-        bool follows = event.step == sim_job->event_step ? !sim_job->last_seen || event.index == 0
-                                                         : event.step > sim_job->event_step;
+        bool follows = event.step == heard->step ? !heard->last_seen || event.index == 0
+                                                 : event.step > heard->step;
         if (!follows || event.index >= step->token_count ||
             event.token != step->tokens[event.index] || event.text_from != text_from ||
             event.text_from + event.text_bytes != step->text_ends[event.index] ||
             event.last != (event.finish != FINISH_NONE) ||
             (event.last && event.index != step->token_count - 1)) {
-            sim_fail(sim, "events", "job %d: event %d of step %d does not fit the results",
-                sim_job->number, event.index, event.step);
+            sim_fail(sim, "events",
+                "job %d: event %d of step %d of item %d does not fit the results", sim_job->number,
+                event.index, event.step, event.item);
         }
-        sim_job->events++;
-        sim_job->event_step = event.step;
-        sim_job->last_seen = event.last;
+        heard->events++;
+        heard->step = event.step;
+        heard->last_seen = event.last;
     }
 }
 
@@ -126,9 +127,11 @@ static void check_end(struct sim *sim, struct sim_job *sim_job)
         sim_fail(sim, "result", "job %d ended as %s", sim_job->number, err_word(job->err));
     }
     take_events(sim, sim_job);
-    if (job->plan.stream && sim_job->events != job->results[0].generated_tokens) {
-        sim_fail(sim, "events", "job %d: %d events for %d tokens", sim_job->number, sim_job->events,
-            job->results[0].generated_tokens);
+    for (int32_t i = 0; job->plan.stream && i < job->plan.item_count; i++) {
+        if (sim_job->heard[i].events != job->results[i].generated_tokens) {
+            sim_fail(sim, "events", "job %d, item %d: %d events for %d tokens", sim_job->number, i,
+                sim_job->heard[i].events, job->results[i].generated_tokens);
+        }
     }
     alone_compare(sim, sim_job);
 }

@@ -27,13 +27,15 @@ enum {
 struct sim_job {
     struct job job;
     struct work work;
-    int32_t number;     /* in order of arrival: how the trace names it */
-    int32_t reader;     /* a stream's client reads with a chance of reader / 8 in a step */
-    int32_t ended;      /* how often the scheduler said so */
-    bool must_end;      /* by the end of this step: cancelled, or its time is over */
-    int32_t events;     /* taken */
-    int32_t event_step; /* plan step of the newest one */
-    bool last_seen;
+    int32_t number; /* in order of arrival: how the trace names it */
+    int32_t reader; /* a stream's client reads with a chance of reader / 8 in a step */
+    int32_t ended;  /* how often the scheduler said so */
+    bool must_end;  /* by the end of this step: cancelled, or its time is over */
+    struct sim_heard {
+        int32_t events; /* taken */
+        int32_t step;   /* plan step of the newest one */
+        bool last_seen;
+    } heard[WORK_ITEMS]; /* of each item */
 };
 
 /* How long a running sequence has not moved. */

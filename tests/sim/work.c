@@ -122,6 +122,11 @@ static void random_generate(struct work *work, struct dice *dice, int32_t contex
     work->steps[0].stops = &work->stop;
     work->steps[0].stop_count = roll(dice, 2);
     work->plan.stream = roll(dice, 2) == 0;
+    work->plan.item_count = roll(dice, 4) == 0 ? 2 + roll(dice, WORK_ANSWERS - 1) : 1;
+    for (int32_t i = 1; i < work->plan.item_count; i++) {
+        work->items[i] = *item;
+        work->items[i].sampling.sample_index = (uint32_t)i;
+    }
 }
 
 /* Questions about a text: forced words, a choice, and sometimes a few words of reason. */

@@ -12,6 +12,7 @@
 enum {
     WORK_CONTEXT = 256, /* most slots of an item */
     WORK_ITEMS = 24,
+    WORK_ANSWERS = 4, /* of one prompt at most; events of a stream have room for one of each */
     WORK_STEPS = 8,
     WORK_CHOICES = 3,
 };

@@ -87,11 +87,6 @@ static void items_none(int32_t past)
 {
     plan.item_count = 1 - past;
 }
-static void stream_items(int32_t past)
-{
-    plan.stream = true;
-    plan.item_count = 1 + past;
-}
 static void token_id(int32_t past)
 {
     tokens[3] = VOCAB - 1 + past;
@@ -233,7 +228,6 @@ static const struct {
 } cases[] = {
     {"items", items_count, ERR_LIMIT, "items"},
     {"no items", items_none, ERR_LIMIT, "items"},
-    {"stream of two", stream_items, ERR_INVALID, "items"},
     {"token id", token_id, ERR_INVALID, "items[0].tokens"},
     {"negative token", token_negative, ERR_INVALID, "items[0].tokens"},
     {"no tokens", token_none, ERR_EMPTY, "items[0].tokens"},

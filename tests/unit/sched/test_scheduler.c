@@ -231,6 +231,79 @@ static void test_full_event_ring_pauses_only_its_stream(void **state)
     fake_host_close(&host);
 }
 
+/* The events of one stream's items, each item's in order and as its results have them; those of
+ * all items so far, and how often the next one was of another item. */
+struct heard {
+    int32_t events[3], changes, item;
+    bool ended[3];
+};
+
+static void hear(struct job *job, struct heard *heard)
+{
+    struct token_event event;
+    while (ring_pop(&job->events, &event)) {
+        const struct step_result *step = &job->results[event.item].steps[0];
+        assert_false(heard->ended[event.item]);
+        assert_int_equal(event.index, heard->events[event.item]++);
+        assert_int_equal(event.token, step->tokens[event.index]);
+        heard->ended[event.item] = event.last;
+        heard->changes += event.item != heard->item;
+        heard->item = event.item;
+    }
+}
+
+/* Several items of one stream: their events come side by side, all of them wait for a client that
+ * does not read, and each says in the end what it says unheard. */
+static void test_items_of_a_stream_wait_together(void **state)
+{
+    (void)state;
+    enum { ITEMS = 3, TOKENS = 30 };
+    for (int32_t threads = 1; threads <= 2; threads++) {
+        struct fake_host host;
+        fake_host_open(&host, 4, 64, 64, threads);
+        struct random_plan plans[2];
+        struct job *jobs[2];
+        for (int32_t k = 0; k < 2; k++) {
+            jobs[k] = simple_job(&host, &plans[k], KIND_GENERATE, 5, TOKENS);
+            plans[k].items[0].sampling.temperature = 1;
+            for (int32_t i = 1; i < ITEMS; i++) {
+                plans[k].items[i] = plans[k].items[0];
+                plans[k].items[i].sampling.sample_index = (uint32_t)i;
+            }
+            jobs[k]->plan.item_count = ITEMS;
+            jobs[k]->plan.stream = k == 0;
+        }
+        struct job *stream = jobs[0];
+        fake_job_submit(&host, stream);
+        while (scheduler_step(host.scheduler)) {
+        }
+        uint32_t waiting = ring_count(&stream->events);
+        assert_in_range(waiting, stream->events.capacity - ITEMS + 1, stream->events.capacity);
+        fake_job_submit(&host, jobs[1]);
+        while (scheduler_step(host.scheduler)) {
+        }
+        assert_true(atomic_load(&jobs[1]->done));
+        struct heard heard = {.item = -1};
+        while (!atomic_load(&stream->done)) {
+            hear(stream, &heard);
+            (void)scheduler_step(host.scheduler);
+        }
+        hear(stream, &heard);
+        assert_true(heard.changes > TOKENS);
+        for (int32_t i = 0; i < ITEMS; i++) {
+            const struct step_result *step = &stream->results[i].steps[0];
+            assert_true(heard.ended[i]);
+            assert_int_equal(heard.events[i], step->token_count);
+            assert_int_equal(step->token_count, jobs[1]->results[i].steps[0].token_count);
+            assert_memory_equal(step->tokens, jobs[1]->results[i].steps[0].tokens,
+                (size_t)step->token_count * sizeof(int32_t));
+        }
+        fake_job_free(stream);
+        fake_job_free(jobs[1]);
+        fake_host_close(&host);
+    }
+}
+
 /* All four kinds released together share a step, and the histogram says so. */
 static void test_kinds_share_a_step(void **state)
 {
@@ -325,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_deadline_ends_job),
         cmocka_unit_test(test_job_that_waits_too_long_ends),
         cmocka_unit_test(test_full_event_ring_pauses_only_its_stream),
+        cmocka_unit_test(test_items_of_a_stream_wait_together),
         cmocka_unit_test(test_kinds_share_a_step),
         cmocka_unit_test(test_long_prompt_does_not_hold_up_a_stream),
         cmocka_unit_test(test_watched_token_is_scored),
