@@ -60,6 +60,7 @@ struct call {
     int64_t characters; /* set by plan: input characters, for x-compute-characters */
     void *state;        /* the endpoint's own notes between plan, frame and encode */
     bool asks_more;     /* set by plan: endpoint->more is asked after each finished job */
+    bool frames_left;   /* set by frame_end: it is to be called again, once there is room */
     /* Of the jobs before the last one; set by more (call_add_job). */
     struct call_totals {
         int64_t prompt, cached, generated; /* tokens */
@@ -83,12 +84,14 @@ struct endpoint {
     /* Finished (last) job to the reply body. A failure (ERR_NON_FINITE) becomes the error reply. */
     enum err (*encode)(
         struct call *call, const struct job *job, struct buf *out, struct err_info *info);
-    /* Streams: appends zero or more whole SSE frames ("data: ...\n\n") for one event, and the
-     * closing frames after the last job has finished. NULL for endpoints that cannot stream. */
+    /* Streams: appends zero or more whole SSE frames ("data: ...\n\n") for one event. Events of an
+     * item come in order, those of different items as they come. NULL for endpoints that cannot
+     * stream. */
     enum err (*frame)(
         struct call *call, const struct job *job, const struct token_event *event, struct buf *out);
     /* After `more` has made another plan: frames of what the finished job settled. NULL: none. */
     enum err (*frame_more)(struct call *call, const struct job *job, struct buf *out);
+    /* The closing frames after the last job; with call->frames_left set, some of them. */
     enum err (*frame_end)(struct call *call, const struct job *job, struct buf *out);
 };
 

@@ -399,6 +399,9 @@ static enum err make_infill(struct call *call, struct v1_text *text, struct err_
     if (err == ERR_OK) {
         err = call_array(call, 1, sizeof(*text->prompts), &text->prompts, info);
     }
+    if (err == ERR_OK) {
+        err = v1_text_expect(call, text, (size_t)options->n, info);
+    }
     if (err != ERR_OK) {
         return err;
     }
@@ -449,6 +452,7 @@ static enum err as_infill(
     call->request = request;
     call->state = text;
     call->plan.cache_off = !text->sampling->cache_prompt;
+    call->plan.stream = call->stream && text->infill != NULL && text->infill->mode != INFILL_RERANK;
     if (err != ERR_OK) {
         rename_place(info);
     }

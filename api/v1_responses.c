@@ -160,7 +160,8 @@ struct answer {
 static struct answer answer_of(const struct call *call, const struct job *job)
 {
     struct answer answer;
-    answer.tokens = v1_text_answer(call->state, job, 0, &answer.bytes);
+    answer.tokens = v1_text_answer(call->state, job, 0);
+    answer.bytes = answer.tokens.text;
     bool ended = answer.tokens.finish == FINISH_EOS || answer.tokens.finish == FINISH_STOP_STRING;
     answer.state = ended ? COMPLETED : INCOMPLETE;
     return answer;

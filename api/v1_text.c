@@ -1,6 +1,10 @@
 /*
  * The core of OpenAI's text routes; see v1_text.h.
  *
+ * A stream keeps for each choice what is out and what is known of it (struct v1_sent). An event
+ * makes more known, the end of the job makes all known, and show() sends the difference: so choices
+ * that are told token by token, side by side or only when all is decided need no code of their own.
+ *
  * What surprises: an event may carry log-probabilities of tokens before it and none of its own. A
  * token whose text is held back (it may begin a stop string, or ends inside a character) would
  * otherwise be told by its entry before it is told as text, or told though it never becomes text.
@@ -29,6 +33,13 @@ enum err v1_text_init(struct call *call, struct v1_text *text, struct err_info *
         call->state = text;
     }
     return err;
+}
+
+enum err v1_text_expect(
+    struct call *call, struct v1_text *text, size_t choices, struct err_info *info)
+{
+    return call->stream ? call_array(call, choices, sizeof(*text->sent), &text->sent, info)
+                        : ERR_OK;
 }
 
 static enum err make_step(struct call *call, const struct v1_text *text,
@@ -139,6 +150,9 @@ enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *
     size_t count = (size_t)text->prompt_count * (size_t)n;
     enum err err = call_array(call, count, sizeof(*items), &items, info);
     if (err == ERR_OK) {
+        err = v1_text_expect(call, text, count, info);
+    }
+    if (err == ERR_OK) {
         err = read_sampling(call, text, &sampling, info);
     }
     if (err == ERR_OK) {
@@ -157,7 +171,7 @@ enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *
     call->plan = (struct plan){.kind = KIND_GENERATE,
         .items = items,
         .item_count = (int32_t)count,
-        .stream = call->stream && count == 1,
+        .stream = call->stream,
         .cache_off = !text->sampling->cache_prompt};
     return err;
 }
@@ -187,16 +201,15 @@ int32_t v1_text_choices(const struct v1_text *text, const struct job *job)
     return text->infill != NULL ? infill_llama_count(text->infill, job) : job->plan.item_count;
 }
 
-struct v1_tokens v1_text_answer(
-    const struct v1_text *text, const struct job *job, int32_t index, const char **out_text)
+struct v1_tokens v1_text_answer(const struct v1_text *text, const struct job *job, int32_t index)
 {
     const struct step_result *step = &job->results[index].steps[0];
     struct infill_fill fill =
         text->infill != NULL ? infill_llama_fill(text->infill, job, index) : infill_fill_of(step);
     bool has_end = fill.finish == FINISH_EOS && !text->hides_end;
     int32_t probs = text->infill != NULL ? text->infill_request->llama.n_probs : text->top_logprobs;
-    *out_text = fill.text;
-    return (struct v1_tokens){.tokens = fill.tokens,
+    return (struct v1_tokens){.text = fill.text,
+        .tokens = fill.tokens,
         .logprobs = fill.logprobs,
         .top = text->top_logprobs > 0 ? fill.top : NULL,
         .token_count = fill.token_count + (has_end ? 1 : 0),
@@ -410,13 +423,14 @@ enum err v1_text_encode(
     json_out_key(&json, "choices");
     json_out_array(&json);
     for (int32_t i = 0; i < v1_text_choices(text, job); i++) {
-        struct v1_choice choice = {.index = i};
-        struct v1_tokens tokens = v1_text_answer(text, job, i, &choice.bytes);
+        struct v1_tokens tokens = v1_text_answer(text, job, i);
         struct v1_walk walk = v1_walk_start(call, text, i / text->options->n, false);
-        choice.count = (size_t)tokens.text_bytes;
-        choice.tokens = &tokens;
-        choice.walk = &walk;
-        choice.finish = v1_finish_word(tokens.finish);
+        const struct v1_choice choice = {.index = i,
+            .bytes = tokens.text,
+            .count = (size_t)tokens.text_bytes,
+            .tokens = &tokens,
+            .walk = &walk,
+            .finish = v1_finish_word(tokens.finish)};
         text->shape->choice(&json, call, job, &choice);
     }
     json_out_end(&json);
@@ -461,10 +475,12 @@ static enum err write_event(const struct call *call, const struct job *job, enum
     return err;
 }
 
+/* The opening of a choice, and where its entries begin. */
 static enum err open_choice(
     struct call *call, const struct job *job, int32_t index, struct buf *out)
 {
-    struct v1_text *text = call->state;
+    const struct v1_text *text = call->state;
+    struct v1_sent *sent = &text->sent[index];
     int32_t prompt = index / text->options->n;
     struct v1_walk walk = v1_walk_start(call, text, prompt, true);
     struct v1_tokens tokens = {0};
@@ -473,8 +489,8 @@ static enum err open_choice(
         .count = (size_t)text->prompts[prompt].text.count,
         .tokens = &tokens,
         .walk = &walk};
-    text->begun = true;
-    text->walk = v1_walk_start(call, text, prompt, false);
+    sent->begun = true;
+    sent->walk = v1_walk_start(call, text, prompt, false);
     if (!text->opens) {
         return ERR_OK;
     }
@@ -484,42 +500,62 @@ static enum err open_choice(
     return write_event(call, job, V1_OPENING, &choice, NULL, out);
 }
 
-/* What came since the last event; nothing when neither text nor an entry did. */
-static enum err write_part(struct call *call, const struct job *job, int32_t index,
-    const struct v1_tokens *tokens, const char *bytes, size_t count, struct buf *out)
+/* What is known and not out; nothing when that is neither text nor an entry. */
+static enum err write_part(struct call *call, const struct job *job, int32_t index, struct buf *out)
 {
-    struct v1_text *text = call->state;
-    struct v1_walk peek = text->walk;
+    const struct v1_text *text = call->state;
+    struct v1_sent *sent = &text->sent[index];
+    const struct v1_tokens *known = &sent->known;
+    struct v1_walk peek = sent->walk;
     struct v1_token unused;
-    if (count == 0 && (text->top_logprobs < 0 || !v1_walk_next(&peek, call, tokens, &unused))) {
+    bool more = known->text_bytes > sent->text_bytes;
+    if (!more && (text->top_logprobs < 0 || !v1_walk_next(&peek, call, known, &unused))) {
         return ERR_OK;
     }
-    const struct v1_choice choice = {
-        .index = index, .bytes = bytes, .count = count, .tokens = tokens, .walk = &text->walk};
+    const struct v1_choice choice = {.index = index,
+        .bytes = more ? known->text + sent->text_bytes : "",
+        .count = (size_t)(known->text_bytes - sent->text_bytes),
+        .tokens = known,
+        .walk = &sent->walk};
+    sent->text_bytes = known->text_bytes;
     return write_event(call, job, V1_PART, &choice, NULL, out);
 }
 
-static enum err end_choice(
-    struct call *call, const struct job *job, int32_t index, enum finish finish, struct buf *out)
+static enum err end_choice(struct call *call, const struct job *job, int32_t index, struct buf *out)
 {
-    struct v1_text *text = call->state;
+    const struct v1_text *text = call->state;
+    struct v1_sent *sent = &text->sent[index];
     const struct v1_tokens none = {0};
     const struct v1_choice choice = {.index = index,
         .bytes = "",
         .tokens = &none,
-        .walk = &text->walk,
-        .finish = v1_finish_word(finish)};
+        .walk = &sent->walk,
+        .finish = v1_finish_word(sent->known.finish)};
+    sent->ended = true;
     return write_event(call, job, V1_END, &choice, NULL, out);
 }
 
-/* Beside a running engine: of the result only what was written before the event may be read. */
-enum err v1_text_frame(
-    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
+/* All that is known of a choice and not out. */
+static enum err show(
+    struct call *call, const struct job *job, int32_t index, bool may_end, struct buf *out)
 {
-    struct v1_text *text = call->state;
-    const struct step_result *step = &job->results[0].steps[0];
+    const struct v1_text *text = call->state;
+    const struct v1_sent *sent = &text->sent[index];
+    enum err err = sent->begun ? ERR_OK : open_choice(call, job, index, out);
+    if (err == ERR_OK) {
+        err = write_part(call, job, index, out);
+    }
+    bool ends = may_end && sent->known.finish != FINISH_NONE && !sent->ended;
+    return err == ERR_OK && ends ? end_choice(call, job, index, out) : err;
+}
+
+static struct v1_tokens known_by(
+    const struct v1_text *text, const struct job *job, const struct token_event *event)
+{
+    const struct step_result *step = &job->results[event->item].steps[0];
     bool ended = event->last && event->finish == FINISH_EOS;
-    const struct v1_tokens tokens = {.tokens = step->tokens,
+    return (struct v1_tokens){.text = step->text,
+        .tokens = step->tokens,
         .logprobs = step->logprobs,
         .top = text->top_logprobs > 0 ? step->top : NULL,
         .token_count = event->index + (ended && text->hides_end ? 0 : 1),
@@ -527,34 +563,34 @@ enum err v1_text_frame(
         .text_bytes = (int64_t)event->text_from + event->text_bytes,
         .finish = event->last ? event->finish : FINISH_NONE,
         .has_end = ended && !text->hides_end};
-    enum err err = text->begun ? ERR_OK : open_choice(call, job, 0, out);
-    return err == ERR_OK ? write_part(call, job, 0, &tokens, step->text + event->text_from,
-                               (size_t)event->text_bytes, out)
-                         : err;
 }
 
-static enum err whole_choice(
-    struct call *call, const struct job *job, int32_t index, struct buf *out)
+/* Beside a running engine: of the results only what was written before the event may be read. The
+ * prompt's log-probabilities are those of its first answer; the others wait until that has begun,
+ * for their next event or the end of the job. Frames of a route's own that end an answer tell of
+ * the whole job, and wait for it. */
+enum err v1_text_frame(
+    struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
 {
     const struct v1_text *text = call->state;
-    const char *bytes = NULL;
-    struct v1_tokens tokens = v1_text_answer(text, job, index, &bytes);
-    bool sent = call->plan.stream; /* but for the end, event by event */
-    enum err err = sent && text->begun ? ERR_OK : open_choice(call, job, index, out);
-    if (err == ERR_OK && !sent) {
-        err = write_part(call, job, index, &tokens, bytes, (size_t)tokens.text_bytes, out);
-    }
-    return err == ERR_OK ? end_choice(call, job, index, tokens.finish, out) : err;
+    int32_t first = event->item - event->item % text->options->n;
+    text->sent[event->item].known = known_by(text, job, event);
+    bool waits = text->prompt_logprobs && text->sent[first].known.tokens == NULL;
+    return waits ? ERR_OK : show(call, job, event->item, text->shape->event == NULL, out);
 }
 
+/* One choice a call: what is left of it to send, all of it if it was decided only now. */
 enum err v1_text_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
-    const struct v1_text *text = call->state;
-    enum err err = ERR_OK;
-    for (int32_t i = 0; err == ERR_OK && i < v1_text_choices(text, job); i++) {
-        err = whole_choice(call, job, i, out);
+    struct v1_text *text = call->state;
+    call->frames_left = text->settled < v1_text_choices(text, job);
+    if (call->frames_left) {
+        int32_t index = text->settled++;
+        text->sent[index].known = v1_text_answer(text, job, index);
+        return show(call, job, index, true, out);
     }
-    if (err == ERR_OK && text->options->stream_options.include_usage) {
+    enum err err = ERR_OK;
+    if (text->options->stream_options.include_usage) {
         struct call_usage usage = v1_text_usage(call, text, job);
         err = write_event(call, job, V1_END, NULL, &usage, out);
     }

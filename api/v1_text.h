@@ -18,6 +18,7 @@ struct v1_prompt {
 
 /* Tokens on the way to a client, of a prompt or of an answer. */
 struct v1_tokens {
+    const char *text;
     const int32_t *tokens;
     const float *logprobs;           /* NULL: none is known */
     const struct token_logprob *top; /* [token_count * top_stride], NULL = none */
@@ -46,6 +47,14 @@ struct v1_token {
     int64_t offset;                  /* in characters from the start of the prompt */
     const float *logprob;            /* NULL: not known */
     const struct token_logprob *top; /* [top_stride] of its tokens, NULL = none */
+};
+
+/* What of a choice a stream has sent, and what may be sent of it. */
+struct v1_sent {
+    struct v1_tokens known; /* as of its newest event; no tokens: there was none */
+    struct v1_walk walk;    /* the next token to be shown */
+    int64_t text_bytes;     /* that are out */
+    bool begun, ended;
 };
 
 struct v1_text;
@@ -94,15 +103,18 @@ struct v1_text {
     struct infill_request *infill_request; /* and the request that says so */
     const char *id;
     int64_t created;
-    struct v1_walk walk; /* of a stream: the next token to be shown */
-    char *scratch;       /* for walks of a whole answer */
-    bool begun;          /* of a stream: the first event of the running choice is out */
+    char *scratch;        /* for walks */
+    struct v1_sent *sent; /* of a stream: each choice */
+    int32_t settled;      /* choices whose end was looked after when the job had ended */
 };
 
 /* When the route has filled in what it asks: id, time and so on. call->state is then `text`. */
 MUST_USE enum err v1_text_init(struct call *call, struct v1_text *text, struct err_info *info);
 /* Whether answers have to have a form. */
 bool v1_text_constrained(const struct common_openai_text *options);
+/* Room for what a stream sends of so many choices. */
+MUST_USE enum err v1_text_expect(
+    struct call *call, struct v1_text *text, size_t choices, struct err_info *info);
 /* n items for each prompt. */
 MUST_USE enum err v1_text_plan(struct call *call, struct v1_text *text, struct err_info *info);
 
@@ -111,9 +123,8 @@ MUST_USE enum err v1_text_plan_chat(struct call *call, struct v1_text *text,
     const struct common_messages *messages, const char *where, struct err_info *info);
 
 int32_t v1_text_choices(const struct v1_text *text, const struct job *job);
-/* Answer `index` of a finished job, and its text. */
-struct v1_tokens v1_text_answer(
-    const struct v1_text *text, const struct job *job, int32_t index, const char **out_text);
+/* Answer `index` of a finished job. */
+struct v1_tokens v1_text_answer(const struct v1_text *text, const struct job *job, int32_t index);
 /* The prompt of a choice, as tokens to be shown. */
 struct v1_tokens v1_text_prompt(const struct v1_text *text, const struct job *job, int32_t index);
 

@@ -211,12 +211,23 @@ static void cut_frames(struct stream *stream, size_t count, enum err err)
     }
 }
 
+static enum err closing_frames(struct request *request, struct task *task)
+{
+    struct stream *stream = &request->stream;
+    enum err err = ERR_OK;
+    do {
+        size_t before = stream->frames.count;
+        err = task->route->endpoint->frame_end(&task->call, task->job, &stream->frames);
+        cut_frames(stream, before, err);
+    } while (err == ERR_OK && task->call.frames_left && http_stream_room(request) > 0);
+    return err;
+}
+
 /* The last job is done and every event of it is a frame: the closing frames, or the failure. */
 static void end_stream(struct app *app, struct request *request, struct task *task)
 {
     struct stream *stream = &request->stream;
     struct err_info info = {.offset = -1};
-    size_t before = stream->frames.count;
     enum err err = task->err;
     if (err != ERR_OK) {
         info = task->info;
@@ -224,8 +235,11 @@ static void end_stream(struct app *app, struct request *request, struct task *ta
         err = job_error(task->job, &info);
     }
     if (err == ERR_OK) {
-        err = task->route->endpoint->frame_end(&task->call, task->job, &stream->frames);
-        cut_frames(stream, before, err);
+        err = closing_frames(request, task);
+    }
+    if (err == ERR_OK && task->call.frames_left) {
+        begin_stream(app, request, task);
+        return; /* handle_compute_fill comes back */
     }
     if (err != ERR_OK && request->reply.status == 0 && stream->frames.count == 0) {
         reply_failure(app, request, err, note_of(err, &info));
@@ -260,7 +274,7 @@ static void pump(struct app *app, struct request *request, struct task *task)
         begin_stream(app, request, task);
         handle_compute_drop(app, request);
     } else if (task->job_done && !task->working && http_stream_room(request) > 0) {
-        if (task->call.asks_more) {
+        if (task->call.asks_more && !task->call.frames_left) {
             tasks_push(&app->tasks, task, TASK_MORE);
         } else {
             end_stream(app, request, task);

@@ -69,7 +69,7 @@ static enum err submit(struct tasks *tasks, struct task *task)
 {
     const struct call *call = &task->call; /* of a chain, the loop may be reading it */
     struct job *job = task->job;
-    job->plan = call->plan; /* a stream of several items is made of their whole results */
+    job->plan = call->plan;
     job->plan.deadline_us = deadline_of(task);
     int64_t now_us = clock_now_us(tasks->clock);
     job->plan.start_by_us = now_us + tasks->queue_ms * 1000;

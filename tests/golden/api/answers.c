@@ -65,7 +65,7 @@ static enum err frames_of(const struct endpoint *endpoint, struct call *call, st
     if (err == ERR_OK && more && endpoint->frame_more != NULL) {
         err = endpoint->frame_more(call, job, frames);
     }
-    if (err == ERR_OK && !more && job->err == ERR_OK) {
+    for (bool left = !more && job->err == ERR_OK; err == ERR_OK && left; left = call->frames_left) {
         err = endpoint->frame_end(call, job, frames);
     }
     return err;

@@ -51,6 +51,10 @@ class Client(unittest.TestCase):
         self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
         several = self.client.chat.completions.create(**options, n=2)
         self.assertEqual([one.message.content for one in several.choices], [text, text])
+        parts = ["", ""]
+        for chunk in self.client.chat.completions.create(**options, n=2, stream=True):
+            parts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+        self.assertEqual(parts, [text, text])
 
     def test_responses(self):
         """The first example of the package's own page."""
@@ -78,6 +82,12 @@ class Client(unittest.TestCase):
         stream = self.client.completions.create(**options, stream=True)
         self.assertEqual("Once upon a time" + "".join(chunk.choices[0].text for chunk in stream),
                          choice.text)
+        options = {**options, "prompt": ["Once", "Red"], "n": 2, "temperature": 1, "seed": 1}
+        texts = [""] * 4
+        for chunk in self.client.completions.create(**options, stream=True):
+            texts[chunk.choices[0].index] += chunk.choices[0].text
+        self.assertEqual(texts, [choice.text for choice in
+                                 self.client.completions.create(**options).choices])
         filled = self.client.completions.create(
             model="", prompt="She went to the", suffix=" to buy some bread.", max_tokens=4)
         self.assertTrue(filled.choices[0].text)
