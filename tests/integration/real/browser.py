@@ -30,7 +30,8 @@ class Browser:
         self.reader, from_browser = os.pipe()
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                  "--no-first-run", "--disable-background-networking", "--disable-component-update",
-                 "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "about:blank"]
+                 "--hide-scrollbars", "--remote-debugging-pipe",
+                 f"--user-data-dir={self.profile.name}", "about:blank"]
 
         def place_pipes():
             os.dup2(os.dup(to_browser), 3)
@@ -47,8 +48,7 @@ class Browser:
                                  flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=False)
+        self.size(width, height)
 
     def __enter__(self):
         return self
@@ -109,6 +109,10 @@ class Browser:
     def go(self, url):
         self.call("Page.navigate", url=url)
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def size(self, width, height):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=1, mobile=False)
 
     def color_scheme(self, word):
         self.call("Emulation.setEmulatedMedia",

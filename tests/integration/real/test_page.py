@@ -18,6 +18,7 @@ LATENCY_IS_DRAWN = "document.querySelector('#chart-latency .first').getAttribute
 
 
 def submit(tab, form):
+    tab.wait_for(f"!document.querySelector('#{form} button').disabled")
     tab.value(f"document.getElementById('{form}').requestSubmit()")
 
 
@@ -110,11 +111,52 @@ class PageTest(unittest.TestCase):
         self.assertIn("400", self.tab.wait_for(
             "document.querySelector('#infill-out .error')?.textContent"))
 
+    def test_7_one_request_at_a_time(self):
+        """A form that is under way is not sent again, or answers would come in any order."""
+        submit(self.tab, "embed")
+        self.tab.wait_for("!document.querySelector('#embed button').disabled")
+        asked = len(self.tab.told("Network.requestWillBeSent"))
+        self.tab.value("[1, 2, 3].map(() => document.getElementById('embed').requestSubmit())"
+                       ".length")
+        self.tab.wait_for("!document.querySelector('#embed button').disabled")
+        sent = self.tab.told("Network.requestWillBeSent")[asked:]
+        self.assertEqual([event["request"]["url"][-6:] for event in sent].count("/embed"), 1)
+
     def test_8_live(self):
         self.tab.wait_for("[...document.querySelectorAll('#chart-tokens path')]"
                           ".every(path => path.getAttribute('d').includes('L'))")
         submit(self.tab, "embed")
         self.tab.wait_for(LATENCY_IS_DRAWN)
+
+    def test_8_live_of_a_server_that_was_started_again(self):
+        """It counts from zero, and what it has loaded is asked once more."""
+        self.tab.wait_for("scrapes.length > 1")
+        asked = len(self.tab.told("Network.requestWillBeSent"))
+        self.assertEqual(self.tab.value(
+            "(now => { keep({...now, prompt: now.prompt - 1}); return scrapes.length; })"
+            "(scrapes[scrapes.length - 1])"), 1)
+        self.tab.value("fetch('live').then(() => true)")
+        sent = self.tab.told("Network.requestWillBeSent")[asked:]
+        self.assertIn("/info", [event["request"]["url"][-5:] for event in sent])
+        self.tab.value("scrapes.length = 0")
+
+    def test_8_narrow_screen(self):
+        """Nothing is wider than the screen, and what a map cannot show it shows as colours."""
+        for width, texts, dense in ((360, 4, False), (360, 12, True), (1280, 4, False),
+                                    (1280, 32, True)):
+            self.tab.size(width, 900)
+            self.set_text("embed-texts", "\n".join(f"number {i}" for i in range(texts)))
+            submit(self.tab, "embed")
+            self.tab.wait_for(f"document.querySelectorAll('#embed-out td').length === {texts ** 2}")
+            self.assertLessEqual(self.tab.value("document.documentElement.scrollWidth"), width)
+            self.assertLessEqual(self.tab.value("document.getElementById('embed-out').scrollWidth"),
+                                 self.tab.value("document.getElementById('embed-out').clientWidth"))
+            self.assertEqual(self.tab.value("document.querySelector('.dense') !== null"), dense)
+        self.tab.size(360, 900)
+        self.tab.value("drawAll()")
+        self.assertGreater(self.tab.value(  # of an axis, in pixels of the screen
+            "document.querySelector('#chart-tokens text').getBoundingClientRect().height"), 10)
+        self.tab.size(1280, 1100)
 
     def test_9_asks_nobody_else(self):
         here = f"http://127.0.0.1:{self.server.port}/"
