@@ -74,6 +74,12 @@ static struct line cut(struct lines *lines, size_t end)
     lines->skipping = false;
     lines->from = lines->looked_to = end;
     line.number = ++lines->number;
+    static const char mark[] = {'\xEF', '\xBB', '\xBF'};
+    if (line.number == 1 && line.count >= sizeof(mark) &&
+        memcmp(line.bytes, mark, sizeof(mark)) == 0) {
+        line.bytes += sizeof(mark);
+        line.count -= sizeof(mark);
+    }
     return line;
 }
 

@@ -1,6 +1,7 @@
 /*
  * The lines of a file of any length, in constant memory: they end in "\n" or "\r\n", the last one
- * perhaps in nothing. A line that is too long is told as such and passed over.
+ * perhaps in nothing. A line that is too long is told as such and passed over. A byte order mark at
+ * the beginning is the file's, and no part of its first line.
  *
  * Reading and taking are apart, so that a caller can wait for bytes and for other things at once.
  */

@@ -45,6 +45,9 @@ enum err output_open(const char *path, struct output *out_output, struct err_inf
 {
     struct stat status;
     if (path[0] == '\0') {
+        /* What is written at once is a write of its own, so whoever is interrupted leaves whole
+         * lines. */
+        (void)setvbuf(stdout, NULL, _IONBF, 0);
         *out_output = (struct output){.file = stdout, .path = path};
         return ERR_OK;
     }

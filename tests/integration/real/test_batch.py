@@ -15,6 +15,7 @@ import re
 import resource
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -334,6 +335,19 @@ class Pipes(Case):
                 self.assertTrue(process.stdout.readline().startswith(b"[["))
         process.stdin.close()
         self.assertEqual((process.stdout.read(), process.wait(20 * real.SCALE)), (b"", 0))
+
+    def test_what_was_written_is_whole_lines(self):
+        """Each is one write, so an interrupted run leaves no half of one in a file."""
+        reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with reader, writer:
+            process = self.start("embed", stdout=writer)
+            writer.close()
+            process.stdin.write(b"fox\nred\n" * 20)
+            process.stdin.close()
+            writes = list(iter(lambda: reader.recv(1 << 20), b""))
+        self.assertEqual(process.wait(20 * real.SCALE), 0)
+        self.assertEqual([write.count(b"\n") for write in writes], [1] * 40)
+        self.assertTrue(all(write.endswith(b"\n") for write in writes))
 
     def test_a_closed_pipe(self):
         """As with any tool before `head`: SIGPIPE, in silence."""

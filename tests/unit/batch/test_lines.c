@@ -100,6 +100,10 @@ static void test_ends(void **state)
         {"a\r", {"a", NULL}},
         {"a\n\nb", {"a", "", "b", NULL}},
         {"a\rb\r\nc\r\r\n", {"a\rb", "c\r", NULL}},
+        {"\xEF\xBB\xBF"
+         "a\n\xEF\xBB\xBF\n",
+            {"a", "\xEF\xBB\xBF", NULL}},
+        {"\xEF\xBB\xBF\r\n\xEF\xBB", {"", "\xEF\xBB", NULL}},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct file file = begin();
