@@ -43,6 +43,7 @@ static const struct error_row ROWS[] = {
     [ERR_NOT_FOUND] = {{404, "http"}, {404, BAD_REQUEST}, {404, "not_found_error"}},
     [ERR_TOKENIZER] = {{422, "tokenizer"}, BOTH(400, BAD_REQUEST)},
     [ERR_NON_FINITE] = {{424, "backend"}, BOTH(500, "server_error")},
+    [ERR_UNSATISFIABLE] = {{422, "validation"}, BOTH(400, BAD_REQUEST)},
     [ERR_CANCELLED] = {{503, "unhealthy"}, {503, "server_error"}, {503, "unavailable_error"}},
     [ERR_DEADLINE] = {{504, "timeout"}, BOTH(504, "server_error")},
     [ERR_SHUTDOWN] = {{503, "unhealthy"}, {503, "server_error"}, {503, "unavailable_error"}},

@@ -77,7 +77,7 @@ static void set_add(struct reader *reader, struct set *set, int32_t low, int32_t
     if (low > high) {
         fail(reader, ERR_INVALID, "the range is backwards");
     } else if (set->count == RANGES_MAX) {
-        fail(reader, ERR_LIMIT, "the class has too many ranges");
+        fail(reader, ERR_LIMIT, "a class has at most 256 ranges");
     } else {
         set->ranges[set->count++] = (struct range){low, high};
     }

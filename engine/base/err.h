@@ -28,6 +28,7 @@
     X(NOT_FOUND, "not_found")                 /* unknown path, unknown model name */               \
     X(TOKENIZER, "tokenizer")                 /* text could not be turned into tokens */           \
     X(NON_FINITE, "non_finite")               /* NaN or infinity in a result or in a K/V value */  \
+    X(UNSATISFIABLE, "unsatisfiable")         /* no token fits what a request wants and bans */    \
     X(CANCELLED, "cancelled")                 /* the client went away */                           \
     X(DEADLINE, "timeout")                    /* a deadline passed */                              \
     X(SHUTDOWN, "draining")                   /* the server is stopping */                         \

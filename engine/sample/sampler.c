@@ -384,8 +384,10 @@ enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kern
     }
     struct candidates *candidates = &scratch->candidates;
     gather(scratch, request, logits, vocab);
-    if (candidates->count == 0 ||
-        !isfinite(candidates->entries[candidates_best(candidates)].logit)) {
+    if (candidates->count == 0) {
+        return ERR_UNSATISFIABLE;
+    }
+    if (!isfinite(candidates->entries[candidates_best(candidates)].logit)) {
         return ERR_NON_FINITE;
     }
     const enum sampler_kind *chain;

@@ -61,7 +61,8 @@ struct sample_request {
  * only the best k can be picked (greedy, or top_k before other filters) the vocabulary is scanned
  * once, in vectors, and the chain sees a short list (shortlist.h). Token
  * ids of the request are below vocab and bias is finite or -INFINITY, both already checked. A NaN
- * is never picked; ERR_NON_FINITE when the greatest logit is infinite or no token is left. */
+ * is never picked; ERR_NON_FINITE when the greatest logit is infinite, ERR_UNSATISFIABLE when no
+ * token is left. */
 MUST_USE enum err sampler_pick(struct sample_scratch *scratch, const struct kernels *kernels,
     const struct sample_request *request, const float *logits, int32_t vocab, int32_t *out_token);
 

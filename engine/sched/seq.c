@@ -408,24 +408,46 @@ static void record_logprobs(
     }
 }
 
-/* Under a grammar: its mask, beside which the ends are not banned where the text may end. */
-static void apply_grammar(struct seq *seq, const struct seq_tools *tools, struct mask_walk *walk,
-    int32_t ends[SEQ_BANNED_MAX], struct sample_request *request)
+/* The token of a step with a grammar. The greatest of all logits, where it fits, is the greatest of
+ * those that fit, so a greedy pick mostly needs no mask. */
+static enum err pick_within(struct seq *seq, const struct seq_tools *tools,
+    struct sample_scratch *scratch, struct mask_walk *walk, struct sample_request *request,
+    const float *logits, int32_t *out_token)
 {
-    const struct plan_step *step = current_step(seq);
-    if (step->grammar == NULL) {
-        return;
+    const struct grammar *grammar = current_step(seq)->grammar;
+    const struct kernels *kernels = tools->kernels;
+    if (request->sampling->temperature == 0) {
+        int32_t token;
+        enum err err = sampler_pick(scratch, kernels, request, logits, tools->vocab, &token);
+        if (err == ERR_OK && (is_end(seq, tools, token) ||
+                                 mask_state_allows(&seq->mask, tools->masks, grammar, token))) {
+            *out_token = token;
+            return ERR_OK;
+        }
     }
-    request->allowed = mask_state_get(&seq->mask, tools->masks, step->grammar, walk);
+    int32_t ends[SEQ_BANNED_MAX];
+    request->allowed = mask_state_get(&seq->mask, tools->masks, grammar, walk);
     request->exempt = ends;
     request->exempt_count = end_tokens(seq, tools, ends);
+    return request->allowed != NULL
+               ? sampler_pick(scratch, kernels, request, logits, tools->vocab, out_token)
+               : ERR_LIMIT;
+}
+
+static const char *pick_problem(enum err err)
+{
+    return err == ERR_LIMIT ? "the form of the output can go on in more than 256 ways at once"
+           : err == ERR_UNSATISFIABLE
+               ? "no token may come next: the form of the output, logit_bias, stop tokens and "
+                 "min_tokens or ignore_eos together exclude all"
+               : "no finite logit is left to sample from";
 }
 
 static void consume_decode(struct seq *seq, const struct seq_tools *tools,
     struct sample_scratch *scratch, struct mask_walk *walk, const float *logits)
 {
     const struct plan_step *step = current_step(seq);
-    int32_t banned[SEQ_BANNED_MAX], ends[SEQ_BANNED_MAX];
+    int32_t banned[SEQ_BANNED_MAX];
     struct sample_request request = {
         .sampling = &seq->item->sampling,
         .banned = banned,
@@ -436,15 +458,17 @@ static void consume_decode(struct seq *seq, const struct seq_tools *tools,
         .token_index = (uint64_t)seq->result->generated_tokens,
     };
     const struct beginning beginning = {seq->border, tools->tokenizer};
-    int32_t token;
-    apply_grammar(seq, tools, walk, ends, &request);
     if (seq->border != BORDER_FREE) {
         request.allows_context = &beginning;
         request.allows = begins_well;
     }
-    enum err err = sampler_pick(scratch, tools->kernels, &request, logits, tools->vocab, &token);
+    int32_t token;
+    enum err err =
+        step->grammar != NULL
+            ? pick_within(seq, tools, scratch, walk, &request, logits, &token)
+            : sampler_pick(scratch, tools->kernels, &request, logits, tools->vocab, &token);
     if (err != ERR_OK) {
-        seq_fail(seq, err, "no finite logit is left to sample from");
+        seq_fail(seq, err, pick_problem(err));
         return;
     }
     if (step->top_logprobs >= 0 || step->watch != NULL) {

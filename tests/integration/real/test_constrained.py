@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import unittest
+from concurrent import futures
 
 import real  # skips where jsonschema is missing
 import jsonschema
@@ -80,6 +81,42 @@ class Texts(Served):
         text, finish = self.choice(1, guided_choice=["abc"], stop=["b"])
         self.assertEqual((text, finish), ("a", "stop"))
 
+    def test_nothing_left_is_an_error_of_the_request(self):
+        """What fits the form is held off as an end: 400 and no 500."""
+        if MODEL != "tiny":  # one token alone spells a Q there, the byte's own
+            return
+        for temperature in (0, 1):
+            body = {"prompt": "a", "guided_choice": ["Q"], "temperature": temperature,
+                    "stop_token_ids": [3 + ord("Q")]}
+            error = real.refused(self.server, "/v1/completions", body, 400)
+            self.assertEqual(error["code"], "unsatisfiable")
+        form = {"type": "regex", "value": "Q+"}
+        self.assertEqual(self.ask("/generate", {"inputs": "a", "parameters": {
+            "grammar": form, "max_new_tokens": 3}})["generated_text"], "QQQ")
+
+    def test_more_ways_than_there_is_room_for(self):
+        """256 texts at once may begin alike in an expression; one more is an error, not a loss."""
+        for count in (256, 257):
+            words = "|".join("a" + chr(0x4E00 + i) for i in range(count))
+            if count == 256:
+                self.assertIn(self.choice(1, guided_regex=words)[0], words.split("|"))
+            else:
+                body = {"prompt": "a", "guided_regex": words}
+                error = real.refused(self.server, "/v1/completions", body, 400)
+                self.assertIn("256 ways", error["message"])
+
+    def test_alone_and_together(self):
+        """Other answers beside one, and masks made before it, change nothing."""
+        bodies = [{"prompt": "A list: ", "seed": seed, "temperature": seed % 2, "max_tokens": 24,
+                   **form} for seed in range(4) for form in (
+                       {"response_format": {"type": "json_object"}},
+                       {"guided_regex": "([a-z]{2,6}, )+[A-Z]{3}"})]
+        alone = [self.ask("/v1/completions", body)["choices"] for body in bodies]
+        with futures.ThreadPoolExecutor(len(bodies)) as pool:
+            together = list(pool.map(
+                lambda body: self.ask("/v1/completions", body)["choices"], bodies))
+        self.assertEqual(alone, together)
+
     def test_greedy_streams_and_samples(self):
         body = {"prompt": "A dog or a cat?", "temperature": 0, "guided_choice": ["a dog", "a cat"],
                 "n": 2}
@@ -104,7 +141,7 @@ class Texts(Served):
         body = {"prompt": "a", "guided_regex": expression}
         return real.refused(self.server, "/v1/completions", body, 400, "/guided_regex")["message"]
 
-    def test_U7_expressions_that_break_parsers(self):
+    def test_u7_expressions_that_break_parsers(self):
         """Nesting, repetition of repetitions and syntax that is not built: errors with a place."""
         deep = "(" * 65 + "a" + ")" * 65
         for expression in (deep, "((((a{900}){900}){900}){900})", "(a", "a)", "[a", "a{2", "*a",
@@ -114,6 +151,9 @@ class Texts(Served):
                 self.refuse(expression)
         self.assertIn("at byte 3", self.refuse("ab*+"))
         self.assertIsNotNone(self.choice(1, guided_regex="(" * 64 + "a" + ")" * 64))
+        for path, field in (("/completion", "grammar"), ("/v1/completions", "guided_grammar")):
+            real.refused(self.server, path, {"prompt": "a", field: "root ::= root"}, 400,
+                         f"/{field}")
 
 
 SCHEMAS = [
@@ -138,6 +178,13 @@ SCHEMAS = [
     {"type": "object", "properties": {"a": True, "b": {"allOf": [{"type": "null"}]}},
      "required": ["b"], "title": "T", "description": "D"},
 ]
+
+
+def members(count, last="last"):
+    """Optional members in a row, and one that is required behind them."""
+    names = [f"key {i}" for i in range(count)]
+    return {"type": "object", "required": [last],
+            "properties": {**dict.fromkeys(names, {"type": "boolean"}), last: {"type": "null"}}}
 
 
 class Schemas(Served):
@@ -171,8 +218,8 @@ class Schemas(Served):
         self.assertIn(json.loads(reply["output"][0]["content"][0]["text"]), (5, 6, 7))
         self.assertEqual(reply["text"]["format"], {"type": "json_schema"})
 
-    def test_what_is_not_built_is_refused_by_name(self):
-        """Also U7: a schema that is itself, and nests without an end."""
+    def test_u7_schemas_that_are_not_built(self):
+        """Each is refused by name; among them one that is itself, and one without an end."""
         deep = {"type": "null"}
         for _ in range(20):
             deep = {"type": "array", "minItems": 1, "items": deep}
@@ -197,6 +244,9 @@ class Schemas(Served):
                 ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, ""),
                 (endless, ""),
                 ({"type": "string", "minLength": 40000}, ""),
+                (members(256), "/properties"),
+                ({"anyOf": [{"const": i} for i in range(129)]}, "/anyOf"),
+                ({"prefixItems": [{"enum": [i]} for i in range(2048)]}, "/prefixItems/2047"),
                 ({"type": "integer", "minimum": 2, "maximum": 1}, "")):
             with self.subTest(schema):
                 place = "/response_format/json_schema/schema" + where
@@ -204,6 +254,16 @@ class Schemas(Served):
                     "prompt": "a", "response_format": {
                         "type": "json_schema", "json_schema": {"schema": schema}}}, 400, place)
         self.formatted(deep, 1)
+
+    def test_limits_of_a_schema(self):
+        """One more of each is refused above."""
+        many = {"prefixItems": [{"enum": [i]} for i in range(2047)]}
+        alternatives = [{"type": "object", "properties": {"a": {
+            "type": "object", "properties": {"b": {"const": i}}}}} for i in range(128)]
+        for schema in (many, {"anyOf": alternatives}, members(255)):
+            text, finish = self.formatted(schema, 1)
+            if finish == "stop":
+                jsonschema.Draft202012Validator(schema).validate(json.loads(text))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ static void test_status_table(void **state)
         {ERR_NOT_FOUND, {404, 404, 404}},
         {ERR_NOT_CAPABLE, {424, 501, 501}},
         {ERR_NON_FINITE, {424, 500, 500}},
+        {ERR_UNSATISFIABLE, {422, 400, 400}},
         {ERR_BUSY, {429, 429, 429}},
         {ERR_NO_MEMORY, {503, 503, 503}},
         {ERR_SHUTDOWN, {503, 503, 503}},

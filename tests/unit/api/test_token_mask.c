@@ -71,9 +71,11 @@ static void walk(const struct mask_table *table, const struct grammar *grammar,
         for (int32_t twice = 0; twice < 2; twice++) {
             const uint64_t *bits = mask_state_get(state, table, grammar, scratch);
             count = 0;
+            assert_non_null(bits);
             for (int32_t id = 0; id < table->vocab; id++) {
-                assert_int_equal(
-                    mask_has(bits, id), goes_on(grammar, &state->now, table->tokenizer, id));
+                bool fits = goes_on(grammar, &state->now, table->tokenizer, id);
+                assert_int_equal(mask_has(bits, id), fits);
+                assert_int_equal(mask_state_allows(state, table, grammar, id), fits);
                 if (mask_has(bits, id)) {
                     allowed[count++] = id;
                 }
