@@ -16,7 +16,7 @@ from real import ok
 
 MODEL = sys.argv.pop(1)
 real.need_model(MODEL)
-SEEDS, TOKENS = (40, 200) if MODEL == "tiny" else (3, 40)
+SEEDS, TOKENS = (40 // min(real.SCALE, 4), 200) if MODEL == "tiny" else (3, 40)
 EXPRESSIONS = [r"[0-9]{1,3}", r"(yes|no|perhaps), (because|although) .{3,20}", r"\d{4}-\d\d-\d\d",
                r"[a-zäöü]+ [^a-y]{2}", r"(ab|a)(c|bcd)(d*)!", r"\w+@\w+\.(com|org)", r"€{2,4}|日本+語"]
 
