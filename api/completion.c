@@ -286,8 +286,10 @@ static enum err completion_plan(struct call *call, struct err_info *info)
     if (err == ERR_OK) {
         err = make_items(call, notes, info);
     }
-    notes->reply.list = notes->reply.whole = call->plan.item_count > 1;
-    call->plan.stream = call->stream && !notes->reply.whole;
+    if (err == ERR_OK && call->stream) {
+        err = llama_reply_stream(call, &notes->reply, info);
+    }
+    notes->reply.list = call->plan.item_count > 1;
     llama_plan(call, &request->sampling, &request->llama, true);
     return err;
 }
@@ -317,7 +319,7 @@ static enum err completion_frame(
 
 static enum err completion_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
-    const struct completion_notes *notes = call->state;
+    struct completion_notes *notes = call->state;
     return llama_reply_frame_end(call, &notes->reply, job, out);
 }
 

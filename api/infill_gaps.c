@@ -330,7 +330,7 @@ static enum err plan_mode(struct call *call, struct gaps_notes *notes, struct er
                    : notes->mode == INFILL_FIM  ? infill_gaps_fim_plan(call, notes, info)
                                                 : plan_hybrid(call, notes, info);
     if (err == ERR_OK && notes->mode != INFILL_RERANK) {
-        call->plan.stream = request->llama.stream && call->plan.item_count == 1;
+        call->plan.stream = request->llama.stream;
     }
     return err;
 }

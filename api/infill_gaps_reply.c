@@ -1,6 +1,7 @@
 /*
- * Replies and frames of /infill's gap form (infill_gaps.h). Gaps whose tokens were streamed as they
- * came have their frames made by event; all others come whole, as soon as they are settled.
+ * Replies and frames of /infill's gap form (infill_gaps.h). Gaps whose tokens are streamed as they
+ * come, one gap after the other or independent ones side by side, have their frames made by event;
+ * those of mode rerank come whole, as soon as they are settled.
  */
 #include "api/infill_gaps.h"
 
@@ -218,11 +219,24 @@ enum err infill_gaps_frame(
     return out->failed ? ERR_NO_MEMORY : ERR_OK;
 }
 
-/* Gaps from..to - 1, each whole. */
+/* Where no token fits, there was no event. */
+static bool told_by_event(const struct gaps_notes *notes, const struct job *job, int32_t gap)
+{
+    if (!job->plan.stream || notes->chain) {
+        return job->plan.stream;
+    }
+    return notes->independent ? job->results[gap].steps[0].token_count > 0
+                              : job->results[0].steps[gap].token_count > 0;
+}
+
+/* Gaps from..to - 1, each whole, but for those that events told of. */
 static void frame_gaps(const struct gaps_notes *notes, const struct job *job, int32_t from,
     int32_t to, struct buf *out)
 {
     for (int32_t i = from; i < to; i++) {
+        if (told_by_event(notes, job, i)) {
+            continue;
+        }
         struct infill_fill fill = gap_fill(notes, job, 0, i);
         frame_text(out, i, fill.text, (int32_t)fill.text_bytes, fill.tokens, fill.token_count);
         frame_finish(out, i, fill.finish);
@@ -239,13 +253,11 @@ enum err infill_gaps_frame_more(struct call *call, const struct job *job, struct
     return out->failed ? ERR_NO_MEMORY : ERR_OK;
 }
 
-/* Gaps that ran as several sequences come whole; then the reply. */
+/* The gaps that nothing was said of; then the reply. */
 enum err infill_gaps_frame_end(struct call *call, const struct job *job, struct buf *out)
 {
     const struct gaps_notes *notes = call->state;
-    if (notes->mode == INFILL_RERANK || job->plan.item_count > 1) {
-        frame_gaps(notes, job, notes->framed, notes->gap_count, out);
-    }
+    frame_gaps(notes, job, notes->framed, notes->gap_count, out);
     struct json_out json;
     struct err_info unused;
     sse_begin(&json, out);

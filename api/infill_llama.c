@@ -315,19 +315,19 @@ enum err infill_llama_plan(struct call *call, struct err_info *info)
         err = infill_ignored_by(call, notes->mode, info);
     }
     if (err == ERR_OK) {
-        bool list = request->llama.n_cmpl > 1;
         notes->reply = (struct llama_reply){.options = &request->llama,
-            .list = list,
-            .whole = list || notes->mode == INFILL_RERANK,
+            .list = request->llama.n_cmpl > 1,
             .count = count_answers,
             .answer = read_answer};
         err = plan_mode(call, notes, info);
+    }
+    if (err == ERR_OK && request->llama.stream && notes->mode != INFILL_RERANK) {
+        err = llama_reply_stream(call, &notes->reply, info);
     }
     if (err != ERR_OK) {
         return err;
     }
     call->state = notes;
-    call->plan.stream = request->llama.stream && !notes->reply.whole;
     call->characters =
         (int64_t)utf8_length(request->input_prefix.bytes, (size_t)request->input_prefix.count) +
         (int64_t)utf8_length(request->input_suffix.bytes, (size_t)request->input_suffix.count) +

@@ -558,11 +558,19 @@ static enum err write_part(const struct call *call, const struct llama_reply *re
     return err;
 }
 
+enum err llama_reply_stream(struct call *call, struct llama_reply *reply, struct err_info *info)
+{
+    call->plan.stream = true;
+    return call_array(
+        call, (size_t)call->plan.item_count, sizeof(*reply->sent), &reply->sent, info);
+}
+
 /* Beside a running engine: of the result only what was written before the event may be read. */
 enum err llama_reply_frame(struct call *call, struct llama_reply *reply, const struct job *job,
     const struct token_event *event, struct buf *out)
 {
     const struct step_result *step = &job->results[event->item].steps[event->step];
+    struct llama_sent *sent = &reply->sent[event->item];
     size_t wanted = (size_t)reply->options->n_probs;
     bool is_end = event->last && event->finish == FINISH_EOS; /* its token is none of the answer */
     bool cut;
@@ -570,8 +578,8 @@ enum err llama_reply_frame(struct call *call, struct llama_reply *reply, const s
         llama_reply_visible(step->text, (size_t)event->text_from + (size_t)event->text_bytes,
             reply->options->n_indent, event->last, &cut);
     enum err err = ERR_OK;
-    if (shown > reply->sent || (!is_end && !reply->cut)) {
-        size_t from = MIN(reply->sent, shown);
+    if (shown > sent->bytes || (!is_end && !sent->cut)) {
+        size_t from = MIN(sent->bytes, shown);
         const struct part part = {.index = event->item,
             .text = step->text + from,
             .bytes = shown - from,
@@ -580,32 +588,31 @@ enum err llama_reply_frame(struct call *call, struct llama_reply *reply, const s
             .predicted = event->index + 1,
             .evaluated = job->plan.items[event->item].token_count};
         err = write_part(call, reply, &part, out);
-        reply->sent = shown;
+        sent->bytes = shown;
     }
-    reply->cut = cut;
+    sent->cut = cut;
     return err;
 }
 
 enum err llama_reply_frame_end(
-    struct call *call, const struct llama_reply *reply, const struct job *job, struct buf *out)
+    struct call *call, struct llama_reply *reply, const struct job *job, struct buf *out)
 {
-    enum err err = ERR_OK;
-    for (int32_t i = 0; err == ERR_OK && i < reply->count(call, job); i++) {
-        struct json_out json;
-        struct err_info unused;
-        const struct view view = view_of(call, reply, job, i, true, &unused);
-        const struct llama_answer *answer = &view.answer;
-        const struct part whole = {i, answer->fill.text, view.shown, tokens_of(&answer->fill),
-            answer->predicted, answer->prompt_count};
-        err = reply->whole ? write_part(call, reply, &whole, out) : ERR_OK;
-        sse_begin(&json, out);
-        if (err == ERR_OK) {
-            err = write_answer(&view, &json);
-        }
-        if (err == ERR_OK) {
-            err = call_written(&json, &unused);
-            sse_end(&json);
-        }
+    struct json_out json;
+    struct err_info unused;
+    int32_t index = reply->ended++;
+    const struct view view = view_of(call, reply, job, index, true, &unused);
+    const struct llama_answer *answer = &view.answer;
+    const struct part whole = {index, answer->fill.text, view.shown, tokens_of(&answer->fill),
+        answer->predicted, answer->prompt_count};
+    enum err err = reply->sent == NULL ? write_part(call, reply, &whole, out) : ERR_OK;
+    sse_begin(&json, out);
+    if (err == ERR_OK) {
+        err = write_answer(&view, &json);
     }
+    if (err == ERR_OK) {
+        err = call_written(&json, &unused);
+        sse_end(&json);
+    }
+    call->frames_left = reply->ended < reply->count(call, job);
     return err;
 }

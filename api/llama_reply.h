@@ -22,14 +22,18 @@ struct llama_answer {
 
 struct llama_reply {
     const struct common_llama *options;
-    bool list;  /* a list of answers, even if there should be one */
-    bool whole; /* events: an answer comes in one part when it is complete */
+    bool list; /* a list of answers, even if there should be one */
     int32_t (*count)(const struct call *call, const struct job *job);
     void (*answer)(const struct call *call, const struct job *job, int32_t index,
         struct llama_answer *out_answer);
-    /* Of a stream: bytes of text already sent; whether n_indent has ended the text. */
-    size_t sent;
-    bool cut;
+    /* Of a stream: each answer, an item of the plan. NULL: each comes in one part, in the end. */
+    struct llama_sent *sent;
+    int32_t ended; /* answers whose last part is out */
+};
+
+struct llama_sent {
+    size_t bytes; /* of text */
+    bool cut;     /* n_indent has ended it */
 };
 
 /* An answer that is item `index` of the job. */
@@ -37,11 +41,14 @@ void llama_reply_item(const struct job *job, int32_t index, struct llama_answer 
 
 MUST_USE enum err llama_reply_encode(struct call *call, const struct llama_reply *reply,
     const struct job *job, struct json_out *out, struct err_info *info);
+/* Answers come token by token, side by side; once call->plan is made. */
+MUST_USE enum err llama_reply_stream(
+    struct call *call, struct llama_reply *reply, struct err_info *info);
 MUST_USE enum err llama_reply_frame(struct call *call, struct llama_reply *reply,
     const struct job *job, const struct token_event *event, struct buf *out);
-/* The last part of each answer has all other members. */
+/* The last part of an answer has all other members. One answer a call (call->frames_left). */
 MUST_USE enum err llama_reply_frame_end(
-    struct call *call, const struct llama_reply *reply, const struct job *job, struct buf *out);
+    struct call *call, struct llama_reply *reply, const struct job *job, struct buf *out);
 
 /* Bytes of text that may be shown: all, or up to the first line after the first that is indented by
  * fewer than n_indent columns. Unless the text has ended, the blank beginning of a last line is

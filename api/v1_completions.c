@@ -452,7 +452,6 @@ static enum err as_infill(
     call->request = request;
     call->state = text;
     call->plan.cache_off = !text->sampling->cache_prompt;
-    call->plan.stream = call->stream && text->infill != NULL && text->infill->mode != INFILL_RERANK;
     if (err != ERR_OK) {
         rename_place(info);
     }

@@ -177,6 +177,44 @@ class Answers(Base):
         self.assertEqual(sums.order, sorted(sums.order))
 
 
+    def test_llama_routes(self):
+        """Parts of each answer side by side, then its end with all other members."""
+        body = {"n_cmpl": 3, "n_predict": 8, "temperature": 1.5, "seed": 2, "n_probs": 1}
+        for path, more in (("/completion", {"prompt": ["the", "a"]}),
+                           ("/infill", {"input_prefix": "the ", "input_suffix": " in",
+                                        "mode": "hybrid"})):
+            whole = ok(self.server, path, {**body, **more}).value
+            frames = ok(self.server, path, {**body, **more, "stream": True}).frames
+            order = [frame["index"] for frame in frames if not frame["stop"]]
+            self.assertNotEqual(order, sorted(order))
+            for answer in whole:
+                parts = [one for one in frames if one["index"] == answer["index"]]
+                self.assertEqual("".join(part["content"] for part in parts), answer["content"])
+                self.assertEqual([entry for part in parts[:-1]
+                                  for entry in part["completion_probabilities"]],
+                                 answer["completion_probabilities"])
+                self.assertEqual([part["stop"] for part in parts],
+                                 [False] * (len(parts) - 1) + [True])
+
+    def test_independent_gaps(self):
+        """Side by side too, and one that has room for nothing is not left out."""
+        body = {"segments": [{"text": "the"}, {"gap": {"max_tokens": 6}}, {"text": " in"},
+                             {"gap": {"max_tokens": 0}}, {"text": "a"},
+                             {"gap": {"max_tokens": 6}}, {"text": "it"}],
+                "until": "length", "mode": "hybrid"}
+        for spans in ("independent", "sequential"):
+            whole = ok(self.server, "/infill", {**body, "spans": spans}).value
+            frames = ok(self.server, "/infill", {**body, "spans": spans, "stream": True}).frames
+            self.assertEqual(frames[-1]["gaps"], whole["gaps"])
+            order = [frame["gap"] for frame in frames[:-1] if frame.get("text")]
+            self.assertEqual(order == sorted(order), spans == "sequential")
+            for gap in whole["gaps"]:
+                parts = [one for one in frames[:-1] if one["gap"] == gap["index"]]
+                self.assertEqual("".join(part.get("text", "") for part in parts), gap["text"])
+                self.assertEqual([part.get("finish_reason") for part in parts],
+                                 [None] * (len(parts) - 1) + ["length"])
+
+
 @unittest.skipIf(not TINY, "variants of it")
 class Variants(Base):
     def test_fill_of_a_fim_model(self):

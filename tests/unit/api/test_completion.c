@@ -135,7 +135,7 @@ static void test_options(void **state)
     assert_int_equal(plan->item_count, 4);
     plan_rig_item(&rig, 1, "{B}a");
     plan_rig_item(&rig, 2, "{B}b");
-    assert_false(plan->stream); /* several answers come whole */
+    assert_true(plan->stream);
     assert_true(plan->cache_off);
     assert_int_equal(plan->predict_us, 7000);
     assert_int_equal(plan->items[3].sampling.sample_index, 1);
@@ -330,16 +330,45 @@ static void test_events(void **state)
             "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":true,\"model\"",
             "!\"stop\":true,\"model\":\"m\",\"completion_probabilities\"", "!\"tokens\":[257]",
             NULL});
-    /* Several answers come whole, with their tokens, one after the other. */
+    plan_rig_close(&rig->plan);
+    free(rig);
+}
+
+/* Tokens of two answers as they come; then the end of each, one a call. */
+static void test_events_of_two(void **state)
+{
+    (void)state;
+    struct reply_rig *rig = calloc(1, sizeof(*rig));
+    struct buf out;
+    assert_non_null(rig);
+    plan_rig_open(&rig->plan, true, false);
     run(rig, "{\"prompt\":\"a\",\"stream\":true,\"n_cmpl\":2}",
-        SAID({"c", FINISH_LENGTH, -1}, {"d", FINISH_EOS, -1}));
+        SAID({"ce", FINISH_LENGTH, -1}, {"df", FINISH_LENGTH, -1}));
     buf_init(&out, MEM_REQUESTS, 1 << 20);
-    assert_int_equal(endpoint_completion.frame_end(&rig->plan.call, &rig->job, &out), ERR_OK);
+    for (int32_t i = 0; i < 4; i++) {
+        const struct token_event event = {.item = (i + 1) % 2,
+            .index = i / 2,
+            .token = rig->tokens[(i + 1) % 2][i / 2],
+            .last = i >= 2,
+            .finish = i >= 2 ? FINISH_LENGTH : FINISH_NONE,
+            .text_from = i / 2,
+            .text_bytes = 1};
+        assert_int_equal(
+            endpoint_completion.frame(&rig->plan.call, &rig->job, &event, &out), ERR_OK);
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(endpoint_completion.frame_end(&rig->plan.call, &rig->job, &out), ERR_OK);
+        assert_int_equal(rig->plan.call.frames_left, i == 0);
+    }
     check_parts(
         &out, (const char *const[]){
-                  "data: {\"index\":0,\"content\":\"c\",\"tokens\":[99],\"stop\":false,",
-                  "data: {\"index\":1,\"content\":\"d\",\"tokens\":[100],\"stop\":false,"
+                  "data: {\"index\":1,\"content\":\"d\",\"tokens\":[100],\"stop\":false,",
+                  "data: {\"index\":0,\"content\":\"c\",\"tokens\":[99],\"stop\":false,"
+                  "\"tokens_predicted\":1,",
+                  "data: {\"index\":1,\"content\":\"f\",\"tokens\":[102],\"stop\":false,"
                   "\"tokens_predicted\":2,",
+                  "data: {\"index\":0,\"content\":\"e\",",
+                  "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":true,",
                   "data: {\"index\":1,\"content\":\"\",\"tokens\":[],\"stop\":true,", NULL});
     plan_rig_close(&rig->plan);
     free(rig);
@@ -355,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_fields_not_built),
         cmocka_unit_test(test_replies),
         cmocka_unit_test(test_events),
+        cmocka_unit_test(test_events_of_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
