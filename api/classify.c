@@ -58,6 +58,16 @@ static enum err classify_decode(
     return err != ERR_OK ? err : call_basics(call, &request->basics, info);
 }
 
+static struct classify_request_input input_of(const struct v1_decisions_request_input *given)
+{
+    if (given->form == V1_DECISIONS_REQUEST_INPUT_TEXT) {
+        return (struct classify_request_input){
+            .form = CLASSIFY_REQUEST_INPUT_TEXT, .text = given->text};
+    }
+    return (struct classify_request_input){
+        .form = CLASSIFY_REQUEST_INPUT_MESSAGES, .messages = given->messages};
+}
+
 /* /v1/decisions: the questions of /classify, which this route has alone. */
 static enum err v1_decisions_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
@@ -70,7 +80,7 @@ static enum err v1_decisions_decode(
     }
     const struct v1_decisions_request *given = call->request;
     *request = (struct classify_request){.basics = given->basics,
-        .input = given->input,
+        .input = input_of(&given->input),
         .has_input = true,
         .questions = given->questions,
         .has_questions = true};

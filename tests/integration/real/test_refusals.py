@@ -192,6 +192,14 @@ class Refusals(unittest.TestCase):
                                      (path, name, value))
         ok(self.server, "/embed", {"inputs": "a", "dimensions": 8.0})
 
+    def test_decisions_are_about_one_input(self):
+        body = BODIES["/v1/decisions"]
+        for value, where in ((["a"], "/input/0"), ([["a"]], "/input/0"), (5, "/input"),
+                             ([{"role": "assistant", "content": "a"}], "/input/0/role")):
+            refused(self.server, "/v1/decisions", {**body, "input": value}, 400, where)
+        user = {"role": "user", "content": "a"}
+        ok(self.server, "/v1/decisions", {**body, "input": [user, user]})
+
     def test_ranges(self):
         for path, name, low, high in (("/embed", "timeout_ms", 0, 3600001),
                                       ("/infill", "top_k", -2, 2**31),

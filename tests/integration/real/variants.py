@@ -20,6 +20,9 @@ LAYERS = 2
 BOS, EOS = 1, 2
 P = "tokenizer.ggml."
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] + message['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant' }}{% endif %}")
 
 
 def byte_id(byte):
@@ -65,6 +68,10 @@ class Variant:
 
     def word(self, key, value):
         self.pairs[key] = gguf.pair(key, gguf.STRING, value)
+
+    def chatting(self):
+        self.word(P + "chat_template", CHAT_TEMPLATE)
+        return self
 
     def context(self, count):
         self.number("llama.context_length", count)
