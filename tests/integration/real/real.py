@@ -104,10 +104,12 @@ class Schemas:
         self.store = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
         self.routes = {route["path"]: route for route in self.store.pop("routes.json")["routes"]}
         self.validators = {}
+        self.used = set()  # names of those that something was held to
         self.lock = threading.Lock()  # a resolver is for one thread
 
     def check(self, name, value):
         with self.lock:
+            self.used.add(name)
             self.validator(name).validate(value)
 
     def validator(self, name):
@@ -121,6 +123,11 @@ class Schemas:
         """Its line of routes.json, the one with {id} for a path that has one; {} for none."""
         names = (path, re.sub(r"^(/v1/models)/.+$", r"\1/{id}", path))
         return next((self.routes[name] for name in names if name in self.routes), {})
+
+    def of(self, path, *kinds):
+        """Those of its request, reply and frame that the path has."""
+        return {self.route(path)[kind] for kind in kinds or ("request", "reply", "frame")
+                if kind in self.route(path)}
 
     def family(self, path):
         return self.route(path).get("family", "openai" if path.startswith("/v1/") else "llama")
@@ -147,6 +154,7 @@ def check_error(path, status, error):
 
 
 def check_frames(path, reply, whole):
+    """Every event by the frame's schema; the last one may be an error, in the family's form."""
     route = SCHEMAS.route(path)
     assert reply.field("content-type") == "text/event-stream; charset=utf-8", reply
     assert reply.field("cache-control") == "no-cache", reply
@@ -163,7 +171,10 @@ def check_frames(path, reply, whole):
             continue
         assert frame.startswith("data: ") and "\n" not in frame, frame
         value = strict_json(frame[len("data: "):])
-        if whole or value.get("stop") is False:
+        if "error" in value:
+            assert frame is parts[-1], text[-500:]
+            SCHEMAS.check(f"error_{route['family']}.json", value)
+        elif whole or value.get("stop") is False:
             SCHEMAS.check(route["frame"], value)
         frames.append(value)
     assert frames, "a stream without a frame"

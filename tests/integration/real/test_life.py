@@ -216,8 +216,7 @@ class Life(unittest.TestCase):
             reply = ask(server, "/generate", body)
             self.assertEqual((reply.status, reply.value["error_type"]), (504, "timeout"))
             real.settled(server)
-            reply = request(server.port, "POST", "/generate_stream", body)
-            last = real.strict_json(reply.body.decode().rstrip().rsplit("data: ", 1)[1])
+            last = ask(server, "/generate_stream", body).frames[-1]
             self.assertEqual(last["error_type"], "timeout")
             real.settled(server)
 

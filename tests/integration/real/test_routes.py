@@ -1,8 +1,8 @@
 """Goal: every route of schemas/routes.json answers as the wire format says, over a socket.
 
 Method: a table of requests that must succeed, at least one for every route and form;
-real.check_reply validates each reply and frame. Then the header fields, one by one, on successes
-and on errors.
+real.check_reply validates each reply and frame. No schema may be left that nothing was held to.
+Then the header fields, one by one, on successes and on errors.
 """
 import math
 import re
@@ -171,13 +171,28 @@ class Routes(unittest.TestCase):
 
     def test_every_route_and_form(self):
         table = TABLE + (MODERATION + CHATS if MODEL == "default" else THOROUGH)
+        real.SCHEMAS.used.clear()
         for path, body in table:
             with self.subTest(path=path, body=str(body)):
+                for schema in real.SCHEMAS.of(path, "request"):
+                    real.SCHEMAS.check(schema, body)
                 ok(self.server, path, body)
         name = ok(self.server, "/info").value["served_model_name"]
         ok(self.server, f"/v1/models/{urllib.parse.quote(name)}")
+        for path in ("/embed", "/tokenize", "/v1/embeddings"):  # one of each family
+            refused(self.server, path, {}, 400)
         paths = {path for path, _ in TABLE + MODERATION + CHATS} | {"/v1/models/{id}"}
         self.assertEqual(paths, set(real.SCHEMAS.routes))
+        self.check_schemas({path for path, _ in table} | {"/v1/models/{id}"})
+
+    def check_schemas(self, paths):
+        """Every file of schemas/ belongs to a route, and these routes' were all held to."""
+        schemas = real.SCHEMAS
+        errors = {f"error_{family}.json" for family in ("tei", "openai", "llama")}
+        owed = errors.union(*(schemas.of(path) for path in paths))
+        self.assertEqual(owed - schemas.used, set())
+        everything = errors.union(*(schemas.of(path) for path in schemas.routes))
+        self.assertEqual(everything | {"common.json", "openapi.json"}, set(schemas.store))
 
     def test_tiny_model_cannot_moderate(self):
         """Its vocabulary has no token for each answer: 424 and not a made-up verdict."""
