@@ -303,6 +303,73 @@ static void bounds_of_a_grammar(void **state)
     }
 }
 
+/* Ranges of a class at their bound, and one past it. */
+static void bounds_of_a_class(void **state)
+{
+    (void)state;
+    for (int32_t over = 0; over < 2; over++) {
+        char pattern[2 * 257 + 3] = "[";
+        for (int32_t i = 0; i < 256 + over; i++) {
+            (void)snprintf(pattern + 1 + 2 * i, 4, "%c%c]", 0xC4 + i / 64, 0x80 + i % 64);
+        }
+        struct grammar grammar;
+        struct err_info info;
+        enum err err = build(pattern, GRAMMAR_PLAIN, &grammar, &info);
+        assert_int_equal(err, over ? ERR_LIMIT : ERR_OK);
+        assert_true(over ? strstr(info.text, "256") != NULL : matches(&grammar, "\xC4\x80"));
+    }
+}
+
+/* `count` chains "a" then "b" side by side; calls: each "b" in a rule of its own. */
+static struct grammar side_by_side(int32_t count, bool calls)
+{
+    struct grammar_builder builder;
+    struct grammar_alphabet alphabet;
+    struct grammar grammar;
+    whole_alphabet(&alphabet);
+    arena_drop(&arena);
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    grammar_begin(&builder, &arena);
+    int32_t start = grammar_state(&builder), end = grammar_state(&builder);
+    int32_t rule = grammar_state(&builder), rule_end = grammar_text(&builder, rule, "b", 1);
+    grammar_final(&builder, rule_end);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t from = calls ? start : grammar_text(&builder, start, "a", 1);
+        int32_t to = calls ? grammar_state(&builder) : end;
+        if (calls) {
+            grammar_calls(&builder, from, rule, to);
+            grammar_empty(&builder, to, end);
+        } else {
+            grammar_bytes(&builder, from, 'b', 'b', to);
+        }
+    }
+    grammar_final(&builder, end);
+    assert_int_equal(grammar_finish(&builder, start, &alphabet, &grammar, NULL), ERR_OK);
+    return grammar;
+}
+
+/* One way more than a set holds, and one call more than a way makes, lose it, and say so. */
+static void ways_and_moves_at_their_bounds(void **state)
+{
+    (void)state;
+    struct grammar_set set, next;
+    for (int32_t over = 0; over < 2; over++) {
+        struct grammar grammar = side_by_side(GRAMMAR_WAYS + over, false);
+        grammar_start(&grammar, &set);
+        assert_false(set.lost);
+        assert_int_equal(grammar_step(&grammar, &set, 'a', &next), over == 0);
+        assert_int_equal(next.lost, over);
+        assert_int_equal(next.count, GRAMMAR_WAYS);
+        /* The start has bytes of its own no more: each call is a way. */
+        grammar = side_by_side(GRAMMAR_WAYS + over, true);
+        grammar_start(&grammar, &set);
+        assert_int_equal(set.lost, over);
+    }
+    struct grammar grammar = side_by_side(GRAMMAR_MOVES, true);
+    grammar_start(&grammar, &set);
+    assert_true(set.lost);
+}
+
 /* A byte that leads to no end, or that no token has, does not hold a text open. */
 static void bytes_without_an_end_are_none(void **state)
 {
@@ -347,6 +414,8 @@ int main(void)
         cmocka_unit_test(rules_without_a_text_are_refused),
         cmocka_unit_test(words_share_their_beginnings),
         cmocka_unit_test(bounds_of_a_grammar),
+        cmocka_unit_test(bounds_of_a_class),
+        cmocka_unit_test(ways_and_moves_at_their_bounds),
         cmocka_unit_test(bytes_without_an_end_are_none),
     };
     arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);

@@ -136,11 +136,54 @@ static void masks_of_sentencepiece_tokens(void **state)
     check_vocab(true);
 }
 
+/* A token as long as one may be is used, and one byte more is not: nor in a mask, nor alone. */
+static void tokens_at_the_bound_of_their_length(void **unused)
+{
+    (void)unused;
+    static struct text_rig rig;
+    static struct mask_walk scratch;
+    static struct mask_state state;
+    char pieces[2][MASK_TOKEN_BYTES + 2];
+    struct arena arena;
+    struct mask_table table;
+    struct grammar_builder builder;
+    struct grammar grammar;
+    struct grammar_alphabet alphabet;
+    int32_t ids[2], end;
+    memset(alphabet.has, 1, sizeof alphabet.has);
+    text_rig_bpe(&rig, "gpt-2");
+    for (size_t i = 0; i < 2; i++) {
+        memset(pieces[i], 'a', MASK_TOKEN_BYTES + i);
+        pieces[i][MASK_TOKEN_BYTES + i] = '\0';
+        ids[i] = text_rig_add(&rig, pieces[i], RIG_NORMAL, -1);
+    }
+    struct tokenizer *tokenizer = text_rig_open(&rig);
+    assert_int_equal(mask_table_open(&table, tokenizer, NULL, 0), ERR_OK);
+    assert_int_equal(mask_state_open(&state, table.vocab), ERR_OK);
+    arena_init(&arena, MEM_REQUESTS, 4096, 64 << 20);
+    grammar_begin(&builder, &arena);
+    int32_t start = grammar_state(&builder);
+    assert_int_equal(grammar_regex(&builder, "a+", 2, GRAMMAR_PLAIN, start, &end, NULL), ERR_OK);
+    grammar_final(&builder, end);
+    assert_int_equal(grammar_finish(&builder, start, &alphabet, &grammar, NULL), ERR_OK);
+    mask_state_begin(&state, &grammar);
+    const uint64_t *bits = mask_state_get(&state, &table, &grammar, &scratch);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(mask_has(bits, ids[i]), i == 0);
+        assert_int_equal(mask_state_allows(&state, &table, &grammar, ids[i]), i == 0);
+    }
+    arena_drop(&arena);
+    mask_state_close(&state);
+    mask_table_close(&table);
+    tokenizer_close(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_byte_level_tokens),
         cmocka_unit_test(masks_of_sentencepiece_tokens),
+        cmocka_unit_test(tokens_at_the_bound_of_their_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
