@@ -105,9 +105,10 @@ static enum err plan_moderation(
         return err;
     }
     for (int32_t i = 0; i < count; i++) {
-        cases[i] = one ? (struct moderation_case){request->prompt, request->response, "/prompt"}
-                       : (struct moderation_case){
-                             request->items.items[i].prompt, request->items.items[i].response, ""};
+        cases[i] =
+            one ? (struct moderation_case){request->prompt, request->response, "/prompt", false}
+                : (struct moderation_case){
+                      request->items.items[i].prompt, request->items.items[i].response, "", false};
         if (!one) {
             (void)snprintf(cases[i].where, sizeof(cases[i].where), "/items/%d/prompt", i);
         }

@@ -1,6 +1,7 @@
 /* The WildGuard template, byte for byte, and its verdicts; see moderation.h. */
 #include "api/moderation.h"
 
+#include <string.h>
 #include "api/prompt.h"
 #include "engine/base/assert.h"
 #include "engine/base/utf8.h"
@@ -77,7 +78,7 @@ static enum err plan_case(struct call *call, const struct moderation_case *given
     }
     call->characters += (int64_t)utf8_length(given->prompt.bytes, (size_t)given->prompt.count) +
                         (int64_t)utf8_length(given->response.bytes, (size_t)given->response.count);
-    int32_t lines = given->response.count > 0 ? LINE_COUNT : 1;
+    int32_t lines = given->answered || given->response.count > 0 ? LINE_COUNT : 1;
     *item = (struct plan_item){
         .tokens = head.ids, .token_count = head.count, .steps = steps, .step_count = 2 * lines};
     return call_check_context(
@@ -152,6 +153,11 @@ float moderation_harmful(const struct item_result *result)
     return result->steps[2 * LINE_REQUEST + 1].probabilities[VALUE_YES];
 }
 
+float moderation_harmful_response(const struct item_result *result)
+{
+    return result->steps[2 * LINE_RESPONSE + 1].probabilities[VALUE_YES];
+}
+
 static void write_null(struct json_out *out, const char *name)
 {
     json_out_key(out, name);
@@ -168,4 +174,79 @@ void moderation_write(struct json_out *out, const struct item_result *result, bo
     }
     write_field(out, "response_harmfulness", LINE_RESPONSE, result);
     write_field(out, "response_refusal", LINE_REFUSAL, result);
+}
+
+/* ---- in OpenAI's shape --------------------------------------------------------------------- */
+
+static const char *const CATEGORIES[] = {"harassment", "harassment/threatening", "hate",
+    "hate/threatening", "illicit", "illicit/violent", "self-harm", "self-harm/intent",
+    "self-harm/instructions", "sexual", "sexual/minors", "violence", "violence/graphic"};
+
+bool moderation_is_alias(const struct bound_text *model)
+{
+    static const char *const aliases[] = {"omni-moderation-latest", "text-moderation-latest"};
+    for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
+        if (model->count > 0 && strcmp(model->bytes, aliases[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum err moderation_join(struct call *call, const struct bound_text *parts, int32_t count,
+    struct bound_text *out_text, struct err_info *info)
+{
+    struct buf text;
+    buf_init(&text, MEM_REQUESTS, (size_t)8 << 20);
+    for (int32_t i = 0; i < count; i++) {
+        buf_append(&text, "\n", i > 0 ? 1 : 0);
+        buf_append(&text, parts[i].bytes, (size_t)parts[i].count);
+    }
+    char *copy =
+        text.failed ? NULL : arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
+    int32_t bytes = (int32_t)text.count;
+    buf_free(&text);
+    if (copy == NULL) {
+        return call_no_memory(info);
+    }
+    *out_text = (struct bound_text){copy, bytes};
+    return ERR_OK;
+}
+
+bool moderation_flags(const struct call *call, float probability)
+{
+    return (double)probability >= call->limits->moderation_threshold;
+}
+
+enum each { EACH_FALSE, EACH_ZERO, EACH_TEXT };
+
+/* An object with a member for every category. */
+static void write_categories(struct json_out *out, const char *key, enum each each)
+{
+    json_out_key(out, key);
+    json_out_object(out);
+    for (size_t i = 0; i < ARRAY_COUNT(CATEGORIES); i++) {
+        json_out_key(out, CATEGORIES[i]);
+        if (each == EACH_FALSE) {
+            json_out_bool(out, false);
+        } else if (each == EACH_ZERO) {
+            json_out_float(out, 0);
+        } else {
+            json_out_array(out);
+            json_out_string(out, "text");
+            json_out_end(out);
+        }
+    }
+    json_out_end(out);
+}
+
+void moderation_write_verdict(struct json_out *out, const struct call *call, float probability)
+{
+    json_out_key(out, "flagged");
+    json_out_bool(out, moderation_flags(call, probability));
+    write_categories(out, "categories", EACH_FALSE);
+    write_categories(out, "category_scores", EACH_ZERO);
+    write_categories(out, "category_applied_input_types", EACH_TEXT);
+    json_out_key(out, "probability");
+    json_out_float(out, probability);
 }

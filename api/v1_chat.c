@@ -5,7 +5,7 @@
  * /v1/completions: entries of this route add up to the content.
  */
 #include "api/chat.h"
-#include "api/v1_text.h"
+#include "api/chat_moderation.h"
 
 /* ---- shape --------------------------------------------------------------------------------- */
 
@@ -78,22 +78,23 @@ static const struct v1_shape SHAPE = {.id_prefix = "chatcmpl-",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
     .choice = write_choice,
-    .delta = write_delta};
+    .delta = write_delta,
+    .more = chat_moderation_write};
 
 /* ---- the endpoint -------------------------------------------------------------------------- */
 
 static enum err v1_chat_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
 {
-    struct v1_text *text = NULL;
+    struct chat_notes *notes = NULL;
     enum err err = call_decode_with(
-        call, &schema_v1_chat_completions_request, body, bytes, sizeof(*text), &text, info);
+        call, &schema_v1_chat_completions_request, body, bytes, sizeof(*notes), &notes, info);
     if (err != ERR_OK) {
         return err;
     }
     const struct v1_chat_completions_request *request = call->request;
     const struct common_openai_text *options = &request->openai_text;
-    *text = (struct v1_text){.shape = &SHAPE,
+    notes->text = (struct v1_text){.shape = &SHAPE,
         .options = options,
         .format_where = "/response_format",
         .schema_where = "/response_format/json_schema/schema",
@@ -109,13 +110,32 @@ static enum err v1_chat_decode(
             info, ERR_INVALID, NULL, "/top_logprobs", "alternatives go with logprobs: true");
     }
     err = call_basics(call, &request->basics, info);
-    return err == ERR_OK ? v1_text_init(call, text, info) : err;
+    return err == ERR_OK ? v1_text_init(call, &notes->text, info) : err;
 }
 
 static enum err v1_chat_plan(struct call *call, struct err_info *info)
 {
     const struct v1_chat_completions_request *request = call->request;
-    return v1_text_plan_chat(call, call->state, &request->messages, "/messages", info);
+    enum err err = v1_text_plan_chat(call, call->state, &request->messages, "/messages", info);
+    return err == ERR_OK && request->has_moderation ? chat_moderation_plan(call, info) : err;
+}
+
+/* The job of the answers: of a moderated chat, others came after it. */
+static const struct job *answers_of(const struct call *call, const struct job *job)
+{
+    const struct chat_notes *notes = call->state;
+    return notes->kept != NULL ? notes->kept : job;
+}
+
+static enum err v1_chat_encode(
+    struct call *call, const struct job *job, struct buf *out, struct err_info *info)
+{
+    return v1_text_encode(call, answers_of(call, job), out, info);
+}
+
+static enum err v1_chat_frame_end(struct call *call, const struct job *job, struct buf *out)
+{
+    return v1_text_frame_end(call, answers_of(call, job), out);
 }
 
 enum err endpoint_v1_chat_input_tokens(
@@ -134,6 +154,7 @@ const struct endpoint endpoint_v1_chat = {.name = "v1_chat",
     .family = FAMILY_OPENAI,
     .decode = v1_chat_decode,
     .plan = v1_chat_plan,
-    .encode = v1_text_encode,
+    .more = chat_moderation_more,
+    .encode = v1_chat_encode,
     .frame = v1_text_frame,
-    .frame_end = v1_text_frame_end};
+    .frame_end = v1_chat_frame_end};

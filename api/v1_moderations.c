@@ -8,26 +8,8 @@
 #include "api/moderation.h"
 
 #include <stdio.h>
-#include <string.h>
-
-static const char *const CATEGORIES[] = {"harassment", "harassment/threatening", "hate",
-    "hate/threatening", "illicit", "illicit/violent", "self-harm", "self-harm/intent",
-    "self-harm/instructions", "sexual", "sexual/minors", "violence", "violence/graphic"};
-
-/* Names by which clients of OpenAI's own service ask for a moderation model. */
-static const char *const ALIASES[] = {"omni-moderation-latest", "text-moderation-latest"};
 
 /* ---- decode -------------------------------------------------------------------------------- */
-
-static bool is_alias(const struct bound_text *model)
-{
-    for (size_t i = 0; i < ARRAY_COUNT(ALIASES); i++) {
-        if (model->count > 0 && strcmp(model->bytes, ALIASES[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 static enum err v1_moderations_decode(
     struct call *call, const char *body, size_t bytes, struct err_info *info)
@@ -37,7 +19,7 @@ static enum err v1_moderations_decode(
         return err;
     }
     struct v1_moderations_request *request = call->request;
-    if (is_alias(&request->basics.model)) {
+    if (moderation_is_alias(&request->basics.model)) {
         request->basics.model = call_text("");
     }
     return call_basics(call, &request->basics, info);
@@ -45,32 +27,25 @@ static enum err v1_moderations_decode(
 
 /* ---- plan ---------------------------------------------------------------------------------- */
 
-/* Parts of one message are one text, line by line. */
+/* The parts of one message are one case. */
 static enum err join_parts(
     struct call *call, struct moderation_case *out_case, struct err_info *info)
 {
     const struct v1_moderations_request *request = call->request;
-    struct buf text;
-    enum err err = ERR_OK;
-    buf_init(&text, MEM_REQUESTS, (size_t)8 << 20);
-    for (int32_t i = 0; err == ERR_OK && i < request->input.parts.count; i++) {
+    int32_t count = request->input.parts.count;
+    struct bound_text *texts = NULL;
+    enum err err = call_array(call, (size_t)count, sizeof(*texts), &texts, info);
+    for (int32_t i = 0; err == ERR_OK && i < count; i++) {
         const struct v1_moderations_request_input_parts_item *part = &request->input.parts.items[i];
+        texts[i] = part->text;
         if (!part->has_text) {
             char where[ERR_WHERE_BYTES];
             (void)snprintf(where, sizeof(where), "/input/%d/text", i);
             err = call_fail(info, ERR_INVALID, "required", where, "a part needs its text");
-        } else {
-            buf_printf(&text, "%s%s", i > 0 ? "\n" : "", part->text.bytes);
         }
     }
-    char *copy = NULL;
-    if (err == ERR_OK && !text.failed) {
-        copy = arena_copy(call->arena, text.count > 0 ? text.bytes : "", text.count);
-    }
-    *out_case = (struct moderation_case){
-        .prompt = {copy, (int32_t)text.count}, .response = call_text(""), .where = "/input"};
-    buf_free(&text);
-    return err == ERR_OK && copy == NULL ? call_no_memory(info) : err;
+    *out_case = (struct moderation_case){.response = call_text(""), .where = "/input"};
+    return err == ERR_OK ? moderation_join(call, texts, count, &out_case->prompt, info) : err;
 }
 
 static enum err read_cases(
@@ -118,28 +93,6 @@ static enum err v1_moderations_plan(struct call *call, struct err_info *info)
 
 /* ---- encode -------------------------------------------------------------------------------- */
 
-enum each { EACH_FALSE, EACH_ZERO, EACH_TEXT };
-
-/* An object with a member for every category. */
-static void write_categories(struct json_out *out, const char *key, enum each each)
-{
-    json_out_key(out, key);
-    json_out_object(out);
-    for (size_t i = 0; i < ARRAY_COUNT(CATEGORIES); i++) {
-        json_out_key(out, CATEGORIES[i]);
-        if (each == EACH_FALSE) {
-            json_out_bool(out, false);
-        } else if (each == EACH_ZERO) {
-            json_out_float(out, 0);
-        } else {
-            json_out_array(out);
-            json_out_string(out, "text");
-            json_out_end(out);
-        }
-    }
-    json_out_end(out);
-}
-
 static enum err v1_moderations_encode(
     struct call *call, const struct job *job, struct buf *out, struct err_info *info)
 {
@@ -163,15 +116,8 @@ static enum err v1_moderations_encode(
     json_out_key(&json, "results");
     json_out_array(&json);
     for (int32_t i = 0; i < job->plan.item_count; i++) {
-        float probability = moderation_harmful(&job->results[i]);
         json_out_object(&json);
-        json_out_key(&json, "flagged");
-        json_out_bool(&json, (double)probability >= call->limits->moderation_threshold);
-        write_categories(&json, "categories", EACH_FALSE);
-        write_categories(&json, "category_scores", EACH_ZERO);
-        write_categories(&json, "category_applied_input_types", EACH_TEXT);
-        json_out_key(&json, "probability");
-        json_out_float(&json, probability);
+        moderation_write_verdict(&json, call, moderation_harmful(&job->results[i]));
         json_out_end(&json);
     }
     json_out_end(&json);

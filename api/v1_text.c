@@ -203,6 +203,9 @@ int32_t v1_text_choices(const struct v1_text *text, const struct job *job)
 
 struct v1_tokens v1_text_answer(const struct v1_text *text, const struct job *job, int32_t index)
 {
+    if (text->withheld != NULL && text->withheld[index]) {
+        return (struct v1_tokens){.text = "", .finish = FINISH_LENGTH, .withheld = true};
+    }
     const struct step_result *step = &job->results[index].steps[0];
     struct infill_fill fill =
         text->infill != NULL ? infill_llama_fill(text->infill, job, index) : infill_fill_of(step);
@@ -234,9 +237,13 @@ struct v1_tokens v1_text_prompt(const struct v1_text *text, const struct job *jo
         .is_prompt = true};
 }
 
-const char *v1_finish_word(enum finish finish)
+static const char *finish_word(const struct v1_tokens *answer)
 {
-    return finish == FINISH_EOS || finish == FINISH_STOP_STRING ? "stop" : "length";
+    if (answer->withheld) {
+        return "content_filter";
+    }
+    bool stopped = answer->finish == FINISH_EOS || answer->finish == FINISH_STOP_STRING;
+    return stopped ? "stop" : "length";
 }
 
 /* ---- walks --------------------------------------------------------------------------------- */
@@ -430,19 +437,22 @@ enum err v1_text_encode(
             .count = (size_t)tokens.text_bytes,
             .tokens = &tokens,
             .walk = &walk,
-            .finish = v1_finish_word(tokens.finish)};
+            .finish = finish_word(&tokens)};
         text->shape->choice(&json, call, job, &choice);
     }
     json_out_end(&json);
     json_out_key(&json, "usage");
     call_write_usage(&json, &usage);
+    if (text->verdicts) {
+        text->shape->more(&json, call);
+    }
     json_out_end(&json);
     return call_written(&json, info);
 }
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
-/* An event with one choice, or with the usage and none. */
+/* An event with one choice; without one, with the usage or with the shape's last members. */
 static enum err write_event(const struct call *call, const struct job *job, enum v1_part part,
     const struct v1_choice *choice, const struct call_usage *usage, struct buf *out)
 {
@@ -468,6 +478,9 @@ static enum err write_event(const struct call *call, const struct job *job, enum
         } else {
             json_out_null(&json);
         }
+    }
+    if (choice == NULL && usage == NULL) {
+        text->shape->more(&json, call);
     }
     json_out_end(&json);
     enum err err = call_written(&json, &unused);
@@ -530,7 +543,7 @@ static enum err end_choice(struct call *call, const struct job *job, int32_t ind
         .bytes = "",
         .tokens = &none,
         .walk = &sent->walk,
-        .finish = v1_finish_word(sent->known.finish)};
+        .finish = finish_word(&sent->known)};
     sent->ended = true;
     return write_event(call, job, V1_END, &choice, NULL, out);
 }
@@ -589,8 +602,8 @@ enum err v1_text_frame_end(struct call *call, const struct job *job, struct buf 
         text->sent[index].known = v1_text_answer(text, job, index);
         return show(call, job, index, true, out);
     }
-    enum err err = ERR_OK;
-    if (text->options->stream_options.include_usage) {
+    enum err err = text->verdicts ? write_event(call, job, V1_END, NULL, NULL, out) : ERR_OK;
+    if (err == ERR_OK && text->options->stream_options.include_usage) {
         struct call_usage usage = v1_text_usage(call, text, job);
         err = write_event(call, job, V1_END, NULL, &usage, out);
     }

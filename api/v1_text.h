@@ -27,6 +27,7 @@ struct v1_tokens {
     enum finish finish; /* FINISH_NONE: more may come, and what makes more text than that waits */
     bool has_end;       /* FINISH_EOS: the end token is the last one */
     bool is_prompt;     /* its first token follows nothing: no log-probability */
+    bool withheld;      /* nothing of it may be shown: content_filter */
 };
 
 /* A place among tokens. What a token adds to the text is found by pushing it through a detokenizer,
@@ -80,6 +81,9 @@ struct v1_shape {
         const struct v1_choice *choice);
     void (*delta)(struct json_out *out, const struct call *call, const struct job *job,
         enum v1_part part, const struct v1_choice *choice);
+    /* Members of the whole reply that come last, and in an event of their own (`verdicts`); or
+     * NULL. */
+    void (*more)(struct json_out *out, const struct call *call);
     /* Frames of its own for a part of the one answer, instead of a chunk with a choice; or NULL. */
     enum err (*event)(const struct call *call, const struct job *job, enum v1_part part,
         const struct v1_choice *choice, struct buf *out);
@@ -99,6 +103,8 @@ struct v1_text {
     bool prompt_logprobs;                  /* and those of the prompt */
     bool opens;                            /* an event of its own begins each choice */
     bool hides_end;                        /* an end token has no entry of its own */
+    bool verdicts;                         /* shape->more has something to say */
+    const bool *withheld;                  /* of each choice; NULL: none is */
     struct infill_llama_notes *infill;     /* a suffix was given: how the gap is filled */
     struct infill_request *infill_request; /* and the request that says so */
     const char *id;
@@ -135,8 +141,6 @@ struct v1_walk v1_walk_start(
 bool v1_walk_next(struct v1_walk *walk, const struct call *call, const struct v1_tokens *tokens,
     struct v1_token *out_token);
 
-/* "stop" or "length". */
-const char *v1_finish_word(enum finish finish);
 struct call_usage v1_text_usage(
     const struct call *call, const struct v1_text *text, const struct job *job);
 /* {"token":..., "logprob":..., "bytes":[...], "top_logprobs":[...]} of all that may be shown. */

@@ -115,6 +115,12 @@ class Client(unittest.TestCase):
         self.assertEqual(len(reply.results), 2)
         self.assertFalse(reply.results[0].categories.violence)
         self.assertEqual(reply.results[0].category_scores.self_harm, 0)
+        chat = self.client.chat.completions.create(
+            model="", messages=[{"role": "user", "content": "Hi."}], max_tokens=1,
+            moderation={"model": "omni-moderation-latest",
+                        "policy": {"output": {"mode": "score"}}})
+        self.assertIs(chat.moderation.input.results[0].categories["violence"], False)
+        self.assertEqual(chat.moderation.output.type, "moderation_results")
 
 
 if __name__ == "__main__":

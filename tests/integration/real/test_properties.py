@@ -134,10 +134,9 @@ def spoiled(rng, body):
 
 
 def without_nulls(value):
-    """As the server reads it: a field whose value is null is absent. A map's keys are no fields."""
+    """As the server reads it: a key whose value is null is absent, in maps too."""
     if isinstance(value, dict):
-        return {key: part if key == "logit_bias" else without_nulls(part)
-                for key, part in value.items() if part is not None}
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
     return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 

@@ -148,6 +148,8 @@ MODERATION = [
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 3,
                               "n": 2, "logprobs": True, "top_logprobs": 1, "stream": True}),
     ("/apply-template", {"messages": [{"role": "user", "content": "Hi."}]}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 3,
+                              "moderation": {}}),
     ("/v1/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "Hi."}]}),
     ("/v1/responses/input_tokens", {"input": "Hi.", "stream": True}),
     ("/v1/responses", {"input": "Hi.", "max_output_tokens": 3}),
