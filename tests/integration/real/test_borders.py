@@ -185,6 +185,8 @@ class Borders:
         self.assertGreater(ended, 4)
         for seed in range(6):
             fields = {**likely, "seed": seed, "max_tokens": 12, "until": "sentence"}
+            held = self.fill("b [gap]c", mode="hybrid", min_tokens=10, **fields)["gaps"][0]
+            self.assertGreaterEqual(held["tokens"], 10)
             for text in ("b [gap] c", "b[gap]c", "b [gap]"):
                 fill = self.fill(text, mode="rerank", candidates=4, **fields)["gaps"][0]
                 self.assertFalse(sentence_end(fill["text"])[1], fill)

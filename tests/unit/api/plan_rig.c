@@ -24,7 +24,8 @@ void plan_rig_open(struct plan_rig *rig, bool adds_bos, bool adds_eos)
     for (size_t i = 0; i < ARRAY_COUNT(SPECIALS); i++) {
         assert_int_equal(text_rig_add(text, SPECIALS[i].piece, RIG_CONTROL, 0), FIRST_SPECIAL + i);
     }
-    (void)text_rig_merge(text, "n o", "no"); /* tells "no" from "n/a" */
+    (void)text_rig_merge(text, "n o", "no");           /* tells "no" from "n/a" */
+    (void)text_rig_merge(text, "\u0120 Q", "\u0120Q"); /* TOKEN_SPACED */
     text_rig_u32(text, "tokenizer.ggml.bos_token_id", FIRST_SPECIAL);
     text_rig_u32(text, "tokenizer.ggml.eos_token_id", TOKEN_END);
     text_rig_bool(text, "tokenizer.ggml.add_bos_token", adds_bos);

@@ -10,7 +10,7 @@
 #include "api/routes.h"
 #include "tests/unit/text/text_rig.h"
 
-enum { FIRST_SPECIAL = 256, TOKEN_END = 257, TOKEN_NO = 264, CONTEXT = 64 };
+enum { FIRST_SPECIAL = 256, TOKEN_END = 257, TOKEN_NO = 264, TOKEN_SPACED, CONTEXT = 64 };
 
 struct plan_rig {
     struct tokenizer *tokenizer;

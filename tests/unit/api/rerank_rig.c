@@ -40,6 +40,11 @@ void rerank_rig_plan(struct rerank_rig *rig, const char *body)
     assert_false(rerank_rig_planned(rig)->stream);
 }
 
+static int32_t token_of(char letter)
+{
+    return letter == 'Q' ? TOKEN_SPACED : (unsigned char)letter;
+}
+
 /* The letter, then the others as far as they are wanted. */
 static void say_top(struct rerank_rig *rig, int32_t item, int32_t k, const struct said *said)
 {
@@ -65,14 +70,14 @@ static void say_decoded(struct rerank_rig *rig, int32_t item, const struct said 
     bool ended = said->finish == FINISH_EOS;
     assert_in_range(letters + ended, 0, planned->tokens_max);
     for (int32_t k = 0; k < letters + ended; k++) {
-        rig->tokens[item][k] = k < letters ? (unsigned char)said->letters[k] : TOKEN_END;
+        rig->tokens[item][k] = k < letters ? token_of(said->letters[k]) : TOKEN_END;
         rig->logprobs[item][k] = -0.5f;
         rig->watched[item][k] = said->watched - 0.25f * (float)k;
         say_top(rig, item, k, said);
     }
     /* The space of a border is in no text. */
     int32_t moved = planned->border == BORDER_SPACE && planned->tokens_max > 0 ? 1 : 0;
-    assert_true(moved == 0 || (letters > 0 && said->letters[0] == ' '));
+    assert_true(moved == 0 || (letters > 0 && strchr(" Q", said->letters[0]) != NULL));
     memcpy(rig->texts[item], said->letters + moved, (size_t)(letters - moved));
     *step =
         (struct step_result){.finish = said->finish == FINISH_NONE ? FINISH_LENGTH : said->finish,

@@ -12,7 +12,7 @@ enum { SAID_MAX = 40, ITEMS_MAX = 64, TOPS_MAX = 8 };
 
 /* What an item came to: of a DECODE its letters, of a FORCE one log-probability for all. */
 struct said {
-    const char *letters; /* at -0.5 each */
+    const char *letters; /* at -0.5 each; Q is the token of a space and Q */
     const char *second;  /* what else could have come at each letter, at -2; '-' = nothing */
     const char *third;   /* at -3 */
     enum finish finish;  /* FINISH_NONE: FINISH_LENGTH */

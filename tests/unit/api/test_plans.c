@@ -287,7 +287,7 @@ static void test_logit_bias(void **state)
         plan_rig_plan(&rig, &endpoint_infill, "{\"text\":\"a[gap]\",\"logit_bias\":{\"7\":-2}}"),
         ERR_OK);
     assert_int_equal(rig.call.plan.items[0].sampling.logit_bias[0].token, 7);
-    static const char *const bad[] = {"{\"265\":1}", "{\"-1\":1}", "{\"1x\":1}", "{\"\":1}"};
+    static const char *const bad[] = {"{\"266\":1}", "{\"-1\":1}", "{\"1x\":1}", "{\"\":1}"};
     for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
         char body[128];
         (void)snprintf(body, sizeof(body), "{\"text\":\"a[gap]\",\"logit_bias\":%s}", bad[i]);

@@ -330,6 +330,25 @@ static void test_space_begins_the_fill(void **state)
     rerank_rig_close(&rig);
 }
 
+/* A candidate may begin with the space alone; then no other follows. */
+static void test_space_alone(void **state)
+{
+    struct rerank_rig rig;
+    (void)state;
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"ab [gap]cd\",\"max_tokens\":3,\"candidates\":3}");
+    assert_true(RUN(&rig, {.letters = "Qxy!", .second = " z", .watched = -9}));
+    ITEMS(&rig, "ab ", "ab Qz");
+    assert_int_equal(rerank_rig_planned(&rig)->items[0].steps[0].border, BORDER_NO_SPACE);
+    assert_int_equal(rerank_rig_planned(&rig)->items[1].steps[0].border, BORDER_FREE);
+    assert_true(RUN(&rig, {.letters = "x", .watched = -1, .finish = FINISH_EOS},
+        {.letters = "", .watched = -9, .finish = FINISH_EOS}));
+    ITEMS(&rig, "ab Qxy", "ab x", "ab Q", "ab Qx", "ab Qz");
+    assert_false(RUN(&rig, {.forced = -3}, {.forced = -1}, {.forced = -3}));
+    REPLY(&rig, "\"text\":\"ab xcd\"", "\"text\":\"x\",\"start\":3,\"end\":4,\"tokens\":2,");
+    rerank_rig_close(&rig);
+}
+
 /* A fill of no token cannot begin with the space, which stays before the gap. */
 static void test_nothing_behind_the_space(void **state)
 {
@@ -388,6 +407,51 @@ static void test_heal(void **state)
     ITEMS(&rig, " ");
     rerank_rig_plan(&rig, "{\"text\":\"a  [gap]b\",\"heal\":true,\"candidates\":1}");
     ITEMS(&rig, "a ");
+    rerank_rig_close(&rig);
+}
+
+/* ---- one sentence -------------------------------------------------------------------------- */
+
+/* The engine says EOS for a token that tells the sentence is over. */
+static void test_sentence(void **state)
+{
+    struct rerank_rig rig;
+    (void)state;
+    rerank_rig_open(&rig);
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap] b\",\"until\":\"sentence\",\"candidates\":4}");
+    assert_true(rerank_rig_planned(&rig)->items[0].steps[0].sentence);
+    assert_true(RUN(&rig, {.letters = "Hi.",
+                              .second = "--- ",
+                              .third = "---4",
+                              .watched = -1,
+                              .finish = FINISH_EOS}));
+    ITEMS(&rig, "aHi.4"); /* not the space, behind which it would be the same sentence */
+    assert_true(RUN(&rig, {.letters = "5.", .watched = -1, .finish = FINISH_EOS}));
+    ITEMS(&rig, "aHi.", "aHi.45."); /* no other cuts */
+    assert_false(RUN(&rig, {.forced = -1}, {.forced = -2}));
+    REPLY(&rig, "\"text\":\"aHi. b\"", "\"tokens\":3,\"finish_reason\":\"stop\"");
+    /* One that does not come to its end. */
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap] b\",\"max_tokens\":3,\"candidates\":1,"
+                          "\"until\":\"sentence\"}");
+    assert_true(RUN(&rig, {.letters = "Hi m", .watched = -1}));
+    ITEMS(&rig, "aHi");
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":1,"
+                          "\"until\":\"sentence\"}");
+    assert_true(RUN(&rig, {.letters = "Hi m", .watched = -1}));
+    ITEMS(&rig, "aHi ");
+    /* What is below the floor ends none. */
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"min_tokens\":4,\"candidates\":1,"
+                          "\"until\":\"sentence\"}");
+    assert_true(RUN(&rig, {.letters = "I. J.", .watched = -1, .finish = FINISH_EOS}));
+    ITEMS(&rig, "aI. J.");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"I. J.\"");
+    /* The mark is that of the text behind. */
+    rerank_rig_plan(&rig, "{\"text\":\"a[gap]. b\",\"candidates\":1,\"until\":\"sentence\"}");
+    assert_true(RUN(&rig, {.letters = "Hi!!", .watched = -1, .finish = FINISH_EOS}));
+    ITEMS(&rig, "aHi");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"aHi. b\"", "\"tokens\":2,");
     rerank_rig_close(&rig);
 }
 
@@ -624,9 +688,11 @@ int main(void)
         cmocka_unit_test(test_time_is_up),
         cmocka_unit_test(test_whole_characters),
         cmocka_unit_test(test_space_begins_the_fill),
+        cmocka_unit_test(test_space_alone),
         cmocka_unit_test(test_nothing_behind_the_space),
         cmocka_unit_test(test_space_behind_the_gap),
         cmocka_unit_test(test_heal),
+        cmocka_unit_test(test_sentence),
         cmocka_unit_test(test_sequential),
         cmocka_unit_test(test_independent),
         cmocka_unit_test(test_budgets),
