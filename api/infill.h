@@ -38,6 +38,11 @@ MUST_USE enum err infill_sampling(
  * taken off. */
 MUST_USE enum err infill_heal(struct call *call, struct bound_text *before,
     struct call_ids *out_space, struct err_info *info);
+/* What the fill must begin with then. */
+static inline enum border infill_border(const struct call_ids *space)
+{
+    return space->count > 0 ? BORDER_SPACE : BORDER_FREE;
+}
 /* A DECODE step with everything off. */
 struct plan_step infill_step(int32_t read_row, int32_t position, int32_t tokens_max);
 /* Tokens of a finished gap that are text: the end token is not. */

@@ -215,7 +215,7 @@ static enum err text_ids(struct call *call, const struct gaps_notes *notes, int3
     enum err err = ERR_OK;
     if (i < notes->gap_count) {
         err = infill_heal(call, &text, &space, info);
-        notes->gaps[i].border = err == ERR_OK && space.count > 0 ? BORDER_SPACE : BORDER_FREE;
+        notes->gaps[i].border = infill_border(&space);
     }
     return err != ERR_OK ? err
                          : call_tokenize(call, &text, i > 0 ? TOKENIZE_CONTINUES : 0,

@@ -59,7 +59,7 @@ static enum err gap_sides(
         .sampling = notes->sampling,
         .answers = 1,
         .whole = notes->gaps[k].until == INFILL_REQUEST_UNTIL_LENGTH};
-    notes->gaps[k].border = pieces.space.count > 0 ? BORDER_SPACE : BORDER_FREE;
+    notes->gaps[k].border = infill_border(&pieces.space);
     return call_join(call, &before, &pieces.prefix, &gap->left, info);
 }
 

@@ -108,7 +108,7 @@ static enum err hybrid_item(struct call *call, const struct infill_llama_notes *
         return err;
     }
     *step = infill_step(left - 1, left, fit_budget(call, notes, notes->prompt.count));
-    step->border = notes->space.count > 0 ? BORDER_SPACE : BORDER_FREE;
+    step->border = infill_border(&notes->space);
     for (int32_t i = 0; i < notes->prompt.count; i++) {
         positions[i] = i < left ? i : i + step->tokens_max;
     }
@@ -195,7 +195,7 @@ static enum err plan_rerank(struct call *call, struct infill_llama_notes *notes,
     gap->answers = request->llama.n_cmpl;
     gap->step = infill_step(-1, -1, fit_budget(call, notes, rerank_fixed(gap)));
     call->asks_more = true;
-    gap->step.border = notes->space.count > 0 ? BORDER_SPACE : BORDER_FREE;
+    gap->step.border = infill_border(&notes->space);
     err = set_options(call, notes, &gap->step, &gap->sampling, info);
     gap->step.top_logprobs = request->llama.n_probs;
     return err == ERR_OK ? rerank_plan(call, gap, 1, info) : err;
@@ -233,9 +233,7 @@ struct infill_fill infill_llama_fill(
 
 bool infill_llama_spaced(const struct infill_llama_notes *notes)
 {
-    const struct call_ids *space =
-        notes->mode == INFILL_RERANK ? &notes->rerank.space : &notes->space;
-    return space->count > 0;
+    return notes->space.count > 0;
 }
 
 static int32_t count_answers(const struct call *call, const struct job *job)

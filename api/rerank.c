@@ -80,7 +80,7 @@ static enum border border_behind_fill(
     const struct call *call, const struct rerank_gap *gap, const struct call_ids *fill)
 {
     enum border border = gap->step.border;
-    for (int32_t i = 0; i < fill->count && border != BORDER_FREE; i++) {
+    for (int32_t i = 0; i < fill->count; i++) {
         border = border_after(border, call->tokenizer, fill->ids[i]);
     }
     return border;
@@ -196,7 +196,9 @@ static enum err take_cut(struct call *call, struct rerank_gap *gap, const struct
     if (err != ERR_OK) {
         return err;
     }
-    if (chosen || finish == FINISH_LENGTH) {
+    if (gap->step.sentence) { /* the one cut there is */
+        finish = candidate->ending.end >= 0 ? FINISH_EOS : finish;
+    } else if (chosen || finish == FINISH_LENGTH) {
         finish = cut->token_count == gap->step.tokens_max ? FINISH_LENGTH : FINISH_EOS;
     }
     gap->fills[gap->fill_count++] = (struct infill_fill){.text = candidate->text.bytes,

@@ -25,11 +25,12 @@ bool border_allows(enum border border, const struct tokenizer *tokenizer, int32_
 enum border border_after(enum border border, const struct tokenizer *tokenizer, int32_t token)
 {
     size_t bytes;
-    (void)tokenizer_piece(tokenizer, token, false, &bytes);
-    if (border == BORDER_SPACE) {
-        return bytes == 1 ? BORDER_NO_SPACE : BORDER_FREE;
+    if (border == BORDER_FREE) {
+        return border;
     }
-    return bytes == 0 ? border : BORDER_FREE;
+    (void)tokenizer_piece(tokenizer, token, false, &bytes);
+    bool alone = border == BORDER_SPACE ? bytes == 1 : bytes == 0;
+    return alone ? BORDER_NO_SPACE : BORDER_FREE;
 }
 
 /* ---- endings ------------------------------------------------------------------------------- */

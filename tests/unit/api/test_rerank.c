@@ -435,6 +435,8 @@ static void test_sentence(void **state)
                           "\"until\":\"sentence\"}");
     assert_true(RUN(&rig, {.letters = "Hi m", .watched = -1}));
     ITEMS(&rig, "aHi");
+    assert_false(RUN(&rig, {.forced = -1}));
+    REPLY(&rig, "\"text\":\"Hi\"", "\"tokens\":2,\"finish_reason\":\"length\"");
     rerank_rig_plan(&rig, "{\"text\":\"a[gap]b\",\"max_tokens\":3,\"candidates\":1,"
                           "\"until\":\"sentence\"}");
     assert_true(RUN(&rig, {.letters = "Hi m", .watched = -1}));
