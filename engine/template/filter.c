@@ -78,11 +78,7 @@ static enum err filter_indent(
             err = run_charge(run, 1);
         }
     }
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }
 
 /* A whole number or real in a text, white space around it allowed; false when it is none. */
@@ -343,7 +339,6 @@ static enum err filter_reverse(
     const struct list *list;
     struct list *turned = list_new(run->arena, LIST_LAZY);
     size_t from = run->text.count;
-    struct text text;
     enum err err = turned == NULL ? run_no_memory(run) : run_elements(run, subject, &list);
     if (err == ERR_OK) {
         err = run_charge(run, list->count);
@@ -355,11 +350,10 @@ static enum err filter_reverse(
             err = run_no_memory(run);
         }
     }
-    *out_value = value_list(turned);
-    if (err == ERR_OK && subject->kind == VALUE_TEXT) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
+    if (subject->kind == VALUE_TEXT) {
+        return run_take_value(run, err, from, out_value);
     }
+    *out_value = value_list(turned);
     return err;
 }
 

@@ -15,12 +15,7 @@ static bool has_form(const struct value *value, enum list_form form)
     return value->kind == VALUE_LIST && value->list->form == form;
 }
 
-static bool is_iterable(const struct value *value)
-{
-    return value->kind == VALUE_UNDEFINED || value->kind == VALUE_TEXT ||
-           value->kind == VALUE_LIST || value->kind == VALUE_MAP || value->kind == VALUE_LOOP;
-}
-
+/* odd, even, divisibleby */
 static enum err test_integer(struct run *run, enum builtin_id id, const struct value *subject,
     const struct value *by, bool *out_holds)
 {
@@ -31,79 +26,75 @@ static enum err test_integer(struct run *run, enum builtin_id id, const struct v
     return err;
 }
 
-static enum err test_order(struct run *run, enum builtin_id id, const struct value *subject,
-    const struct value *other, bool *out_holds)
+#define KIND(kind) (1U << VALUE_##kind)
+
+/* Tests of what a value is; true, false and sequence ask for more than its kind. */
+static const struct {
+    enum builtin_id id;
+    uint32_t kinds;
+} kind_tests[] = {
+    {BUILTIN_IS_DEFINED, ~KIND(UNDEFINED)},
+    {BUILTIN_IS_UNDEFINED, KIND(UNDEFINED)},
+    {BUILTIN_IS_NONE, KIND(NONE)},
+    {BUILTIN_IS_STRING, KIND(TEXT)},
+    {BUILTIN_IS_MAPPING, KIND(MAP)},
+    {BUILTIN_IS_ITERABLE, KIND(UNDEFINED) | KIND(TEXT) | KIND(LIST) | KIND(MAP) | KIND(LOOP)},
+    {BUILTIN_IS_SEQUENCE, KIND(UNDEFINED) | KIND(TEXT) | KIND(LIST) | KIND(MAP)},
+    {BUILTIN_IS_BOOLEAN, KIND(BOOL)},
+    {BUILTIN_IS_TRUE, KIND(BOOL)},
+    {BUILTIN_IS_FALSE, KIND(BOOL)},
+    {BUILTIN_IS_NUMBER, KIND(BOOL) | KIND(INTEGER) | KIND(REAL)},
+    {BUILTIN_IS_INTEGER, KIND(INTEGER)},
+    {BUILTIN_IS_FLOAT, KIND(REAL)},
+};
+
+/* Tests that are comparisons. */
+static const struct {
+    enum builtin_id id;
+    enum compare_op op;
+} compare_tests[] = {
+    {BUILTIN_IS_EQUALTO, COMPARE_EQUAL},
+    {BUILTIN_IS_EQ, COMPARE_EQUAL},
+    {BUILTIN_IS_NE, COMPARE_UNEQUAL},
+    {BUILTIN_IS_LT, COMPARE_LESS},
+    {BUILTIN_IS_LE, COMPARE_LESS_EQUAL},
+    {BUILTIN_IS_GT, COMPARE_GREATER},
+    {BUILTIN_IS_GE, COMPARE_GREATER_EQUAL},
+    {BUILTIN_IS_IN, COMPARE_IN},
+};
+
+/* What a test asks of a value of the right kind. */
+static bool holds_of_kind(enum builtin_id id, const struct value *subject)
 {
     switch ((int)id) {
-    case BUILTIN_IS_NE:
-        return run_compare(run, COMPARE_UNEQUAL, subject, other, out_holds);
-    case BUILTIN_IS_LT:
-        return run_compare(run, COMPARE_LESS, subject, other, out_holds);
-    case BUILTIN_IS_LE:
-        return run_compare(run, COMPARE_LESS_EQUAL, subject, other, out_holds);
-    case BUILTIN_IS_GT:
-        return run_compare(run, COMPARE_GREATER, subject, other, out_holds);
-    case BUILTIN_IS_GE:
-        return run_compare(run, COMPARE_GREATER_EQUAL, subject, other, out_holds);
-    case BUILTIN_IS_IN:
-        return run_compare(run, COMPARE_IN, subject, other, out_holds);
+    case BUILTIN_IS_TRUE:
+        return subject->boolean;
+    case BUILTIN_IS_FALSE:
+        return !subject->boolean;
+    case BUILTIN_IS_SEQUENCE:
+        return !has_form(subject, LIST_LAZY) && !has_form(subject, LIST_VIEW);
     default:
         break;
     }
-    return run_compare(run, COMPARE_EQUAL, subject, other, out_holds);
+    return true;
 }
 
 enum err run_test(struct run *run, enum builtin_id id, const struct value *subject,
     const struct arguments *arguments, bool *out_holds)
 {
-    enum value_kind kind = (enum value_kind)subject->kind;
-    switch ((int)id) {
-    case BUILTIN_IS_DEFINED:
-        *out_holds = kind != VALUE_UNDEFINED;
-        return ERR_OK;
-    case BUILTIN_IS_UNDEFINED:
-        *out_holds = kind == VALUE_UNDEFINED;
-        return ERR_OK;
-    case BUILTIN_IS_NONE:
-        *out_holds = kind == VALUE_NONE;
-        return ERR_OK;
-    case BUILTIN_IS_STRING:
-        *out_holds = kind == VALUE_TEXT;
-        return ERR_OK;
-    case BUILTIN_IS_MAPPING:
-        *out_holds = kind == VALUE_MAP;
-        return ERR_OK;
-    case BUILTIN_IS_ITERABLE:
-        *out_holds = is_iterable(subject);
-        return ERR_OK;
-    case BUILTIN_IS_SEQUENCE: /* an undefined value is one, to Jinja */
-        *out_holds = is_iterable(subject) && kind != VALUE_LOOP && !has_form(subject, LIST_LAZY) &&
-                     !has_form(subject, LIST_VIEW);
-        return ERR_OK;
-    case BUILTIN_IS_BOOLEAN:
-        *out_holds = kind == VALUE_BOOL;
-        return ERR_OK;
-    case BUILTIN_IS_NUMBER:
-        *out_holds = value_is_number(subject);
-        return ERR_OK;
-    case BUILTIN_IS_INTEGER:
-        *out_holds = kind == VALUE_INTEGER;
-        return ERR_OK;
-    case BUILTIN_IS_FLOAT:
-        *out_holds = kind == VALUE_REAL;
-        return ERR_OK;
-    case BUILTIN_IS_TRUE:
-    case BUILTIN_IS_FALSE:
-        *out_holds = kind == VALUE_BOOL && subject->boolean == (id == BUILTIN_IS_TRUE);
-        return ERR_OK;
-    case BUILTIN_IS_ODD:
-    case BUILTIN_IS_EVEN:
-    case BUILTIN_IS_DIVISIBLE:
-        return test_integer(run, id, subject, &arguments->values[0], out_holds);
-    default:
-        break;
+    for (size_t i = 0; i < ARRAY_COUNT(kind_tests); i++) {
+        if (kind_tests[i].id == id) {
+            bool of_kind = (kind_tests[i].kinds & (1U << subject->kind)) != 0;
+            *out_holds = of_kind && holds_of_kind(id, subject);
+            return ERR_OK;
+        }
     }
-    return test_order(run, id, subject, &arguments->values[0], out_holds);
+    for (size_t i = 0; i < ARRAY_COUNT(compare_tests); i++) {
+        if (compare_tests[i].id == id) {
+            return run_compare(run, compare_tests[i].op, subject, &arguments->values[0], out_holds);
+        }
+    }
+    return test_integer(run, id, subject, &arguments->values[0], out_holds);
 }
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -137,7 +128,6 @@ static enum err strftime_now(struct run *run, const struct value *format, struct
     struct tm parts;
     time_t now = (time_t)run->now;
     size_t from = run->text.count;
-    struct text text;
     if (format->kind != VALUE_TEXT || format->text.count == 0 ||
         format->text.count >= sizeof(copy)) {
         return run_fail(run, "a format of time that is no short text");
@@ -167,11 +157,7 @@ static enum err strftime_now(struct run *run, const struct value *format, struct
         const char one[2] = {shown[at], '\0'};
         err = run_put_words(run, one, foreign);
     }
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }
 
 static enum err range(struct run *run, const struct arguments *arguments, struct value *out_value)

@@ -134,17 +134,13 @@ static enum err add_texts(
 {
     bool markup = left->markup || right->markup;
     size_t from = run->text.count;
-    struct text text;
     enum err err =
         markup && !left->markup ? put_escaped(run, left->text) : run_put(run, left->text);
     if (err == ERR_OK) {
         err = markup && !right->markup ? put_escaped(run, right->text) : run_put(run, right->text);
     }
+    err = run_take_value(run, err, from, out_value);
     if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-    }
-    if (err == ERR_OK) {
-        *out_value = value_text(text);
         out_value->markup = markup;
     }
     return err;
@@ -196,7 +192,6 @@ static enum err repeat(
     struct run *run, const struct value *value, int64_t times, struct value *out_value)
 {
     size_t from = run->text.count;
-    struct text text = {.count = 0};
     struct list *list = list_new(run->arena, is_sequence(value) ? value->list->form : LIST_PLAIN);
     bool is_text = value->kind == VALUE_TEXT;
     enum err err = list == NULL ? run_no_memory(run) : ERR_OK;
@@ -206,10 +201,10 @@ static enum err repeat(
             err = run_charge(run, 1);
         }
     }
-    if (err == ERR_OK && is_text) {
-        err = run_take(run, from, &text);
+    if (is_text) {
+        return run_take_value(run, err, from, out_value);
     }
-    *out_value = is_text ? value_text(text) : value_list(list);
+    *out_value = value_list(list);
     return err;
 }
 
@@ -593,11 +588,7 @@ static enum err slice_text(
     for (int64_t i = 0; i < range->count && err == ERR_OK; i++) {
         err = run_put(run, characters->items[range->start + i * range->step].text);
     }
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }
 
 enum err run_slice(

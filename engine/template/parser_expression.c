@@ -172,16 +172,21 @@ static enum err constant_node(struct parser *parser, struct value value, int32_t
 static enum err parse_strings(struct parser *parser, int32_t *out_node)
 {
     struct text text = parser->token.text;
+    char *all = NULL;
+    size_t room = 0; /* doubles, so that many strings are not copied many times */
     enum err err = parser_next(parser);
     while (err == ERR_OK && parser->token.kind == TOKEN_STRING) {
         struct text more = parser->token.text;
-        char *both = arena_alloc(&parser->template->arena, text.count + more.count + 1);
-        if (both == NULL) {
-            return err_set(parser->info, ERR_NO_MEMORY, NULL, "no memory for a chat template");
+        if (text.count + more.count > room || all == NULL) {
+            room = 2 * (text.count + more.count) + 1;
+            all = arena_alloc(&parser->template->arena, room);
+            if (all == NULL) {
+                return err_set(parser->info, ERR_NO_MEMORY, NULL, "no memory for a chat template");
+            }
+            memcpy(all, text.bytes, text.count);
         }
-        memcpy(both, text.bytes, text.count);
-        memcpy(both + text.count, more.bytes, more.count);
-        text = (struct text){.bytes = both, .count = text.count + more.count};
+        memcpy(all + text.count, more.bytes, more.count);
+        text = (struct text){.bytes = all, .count = text.count + more.count};
         err = parser_next(parser);
     }
     return err == ERR_OK ? constant_node(parser, value_text(text), out_node) : err;

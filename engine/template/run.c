@@ -132,6 +132,18 @@ enum err run_take(struct run *run, size_t from, struct text *out_text)
     return ERR_OK;
 }
 
+enum err run_take_value(struct run *run, enum err err, size_t from, struct value *out_value)
+{
+    struct text text;
+    if (err == ERR_OK) {
+        err = run_take(run, from, &text);
+    }
+    if (err == ERR_OK) {
+        *out_value = value_text(text);
+    }
+    return err;
+}
+
 /* ---- variables ----------------------------------------------------------------------------- */
 
 const struct value *run_variable(const struct run *run, int32_t symbol)
@@ -525,7 +537,6 @@ enum err run_macro(struct run *run, int32_t macro, int32_t first_argument, struc
 {
     size_t from = run->text.count;
     struct value *values = NULL;
-    struct text text;
     enum err err = run_enter(run);
     if (err == ERR_OK) {
         err = check_arguments(run, macro, first_argument);
@@ -543,13 +554,7 @@ enum err run_macro(struct run *run, int32_t macro, int32_t first_argument, struc
     }
     close_frame(run, &caller);
     run->depth--;
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-    }
-    if (err == ERR_OK) {
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

@@ -80,6 +80,9 @@ MUST_USE enum err run_put_words(struct run *run, const char *words, bool foreign
 MUST_USE enum err run_put_real(struct run *run, const struct value *value); /* as Python's repr */
 /* Takes off what was written since text.count was `from`, as a text in the arena. */
 MUST_USE enum err run_take(struct run *run, size_t from, struct text *out_text);
+/* The same as a value, where nothing failed before: else that is the result. */
+MUST_USE enum err run_take_value(
+    struct run *run, enum err err, size_t from, struct value *out_value);
 
 /* ---- evaluation ---------------------------------------------------------------------------- */
 

@@ -63,11 +63,7 @@ enum err run_replace(
     if (err == ERR_OK) {
         err = run_put(run, text_part(text, at, text.count));
     }
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }
 
 enum err run_join(
@@ -85,11 +81,7 @@ enum err run_join(
             err = run_put(run, text);
         }
     }
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }
 
 /* The next piece of `rest` and what stays behind it; false at the end. Without a separator pieces

@@ -153,7 +153,6 @@ enum err run_to_json(
     struct value blank = value_words(" ");
     struct value level;
     size_t from = run->text.count;
-    struct text text;
     enum err err = ERR_OK;
     if (indent->kind == VALUE_TEXT) {
         writer.indents = true;
@@ -168,9 +167,5 @@ enum err run_to_json(
     if (err == ERR_OK) {
         err = put_value(&writer, value);
     }
-    if (err == ERR_OK) {
-        err = run_take(run, from, &text);
-        *out_value = value_text(text);
-    }
-    return err;
+    return run_take_value(run, err, from, out_value);
 }

@@ -55,6 +55,8 @@ static void test_source(void **state)
     assert_int_equal(
         parse_repeated("", "{{1}}", LIMIT_TEMPLATE_NODES / 2, "{{1}}"), ERR_UNSUPPORTED);
     assert_non_null(strstr(rig.info.text, "line 1"));
+    /* One constant, made in the time and memory of its length. */
+    assert_int_equal(parse_repeated("{{", " 'a'", LIMIT_TEMPLATE_BYTES / 4 - 2, "}}"), ERR_OK);
     rig_close(&rig);
 }
 
