@@ -407,18 +407,24 @@ enum err grammar_finish(struct grammar_builder *builder, int32_t start,
     }
     find_needs(&finisher, alphabet);
     const struct grammar_state *first = &finisher.states[start];
-    if (first->need == GRAMMAR_ENDLESS || first->edge_count + first->call_count == 0) {
-        return fail(info, ERR_INVALID, "no text but the empty one satisfies it");
-    }
-    if (first->need > GRAMMAR_DEPTH) {
+    if (first->need > GRAMMAR_DEPTH && first->need != GRAMMAR_ENDLESS) {
         return fail(info, ERR_LIMIT, "even its shortest text is nested too deep");
     }
-    *out_grammar = (struct grammar){.states = finisher.states,
+    const struct grammar grammar = {.states = finisher.states,
         .edges = finisher.edges,
         .calls = finisher.calls,
         .state_count = builder->state_count,
         .edge_count = finisher.edge_count,
         .call_count = finisher.call_count,
         .start = (uint16_t)start};
+    struct grammar_set set;
+    grammar_start(&grammar, &set);
+    if (set.lost) {
+        return fail(info, ERR_LIMIT, "it can begin in more than 256 ways at once");
+    }
+    if (first->need == GRAMMAR_ENDLESS || set.count == 0) {
+        return fail(info, ERR_INVALID, "no text but the empty one satisfies it");
+    }
+    *out_grammar = grammar;
     return ERR_OK;
 }

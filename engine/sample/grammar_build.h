@@ -52,8 +52,8 @@ void grammar_words(struct grammar_builder *builder, int32_t from, struct grammar
 void grammar_range(
     struct grammar_builder *builder, int32_t from, int32_t low, int32_t high, int32_t to);
 
-/* ERR_LIMIT: too large, or nested too deep. ERR_INVALID: no text fits, or the empty one alone, or a
- * call comes back to itself before a byte. ERR_NO_MEMORY. */
+/* ERR_LIMIT: too large, nested too deep, or with too many beginnings. ERR_INVALID: no text fits, or
+ * the empty one alone, or a call comes back to itself before a byte. ERR_NO_MEMORY. */
 MUST_USE enum err grammar_finish(struct grammar_builder *builder, int32_t start,
     const struct grammar_alphabet *alphabet, struct grammar *out_grammar, struct err_info *info);
 
