@@ -286,10 +286,8 @@ static enum err completion_plan(struct call *call, struct err_info *info)
     if (err == ERR_OK) {
         err = make_items(call, notes, info);
     }
-    if (err == ERR_OK && call->stream) {
-        err = llama_reply_stream(call, &notes->reply, info);
-    }
     notes->reply.list = call->plan.item_count > 1;
+    call->plan.stream = call->stream;
     llama_plan(call, &request->sampling, &request->llama, true);
     return err;
 }
@@ -306,14 +304,14 @@ static enum err completion_encode(
         return err;
     }
     json_out_init(&json, out);
-    err = llama_reply_encode(call, &notes->reply, job, &json, info);
-    return err != ERR_OK ? err : call_written(&json, info);
+    llama_reply_encode(call, &notes->reply, job, &json);
+    return call_written(&json, info);
 }
 
 static enum err completion_frame(
     struct call *call, const struct job *job, const struct token_event *event, struct buf *out)
 {
-    struct completion_notes *notes = call->state;
+    const struct completion_notes *notes = call->state;
     return llama_reply_frame(call, &notes->reply, job, event, out);
 }
 

@@ -225,7 +225,7 @@ static void complete_plan(struct call *call)
     llama_plan(call, &request->sampling, &request->llama, is_llama(request));
 }
 
-static struct llama_reply *reply_of(struct call *call)
+static struct llama_reply *reply_of(const struct call *call)
 {
     return &((struct infill_llama_notes *)call->state)->reply;
 }
@@ -260,8 +260,11 @@ static enum err infill_encode(
         return err;
     }
     json_out_init(&json, out);
-    err = is_llama(call->request) ? llama_reply_encode(call, reply_of(call), job, &json, info)
-                                  : infill_gaps_encode(call, job, &json, info);
+    if (is_llama(call->request)) {
+        llama_reply_encode(call, reply_of(call), job, &json);
+    } else {
+        err = infill_gaps_encode(call, job, &json, info);
+    }
     return err != ERR_OK ? err : call_written(&json, info);
 }
 

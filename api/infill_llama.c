@@ -2,8 +2,7 @@
  * llama.cpp's form of /infill: one gap between input_prefix and input_suffix, n_cmpl answers.
  *
  * The mode is the one `auto` gives. Only FIM tokens tell a model where to stop, so in the other
- * modes an answer has at most 128 tokens when no budget is given. What surprises: n_indent is
- * obeyed by cutting what the model wrote, here, after the fact; the answer is the same.
+ * modes an answer has at most 128 tokens when no budget is given.
  */
 #include "api/infill_llama.h"
 
@@ -315,17 +314,16 @@ enum err infill_llama_plan(struct call *call, struct err_info *info)
     if (err == ERR_OK) {
         notes->reply = (struct llama_reply){.options = &request->llama,
             .list = request->llama.n_cmpl > 1,
+            .whole = notes->mode == INFILL_RERANK,
             .count = count_answers,
             .answer = read_answer};
         err = plan_mode(call, notes, info);
-    }
-    if (err == ERR_OK && request->llama.stream && notes->mode != INFILL_RERANK) {
-        err = llama_reply_stream(call, &notes->reply, info);
     }
     if (err != ERR_OK) {
         return err;
     }
     call->state = notes;
+    call->plan.stream = request->llama.stream && !notes->reply.whole;
     call->characters =
         (int64_t)utf8_length(request->input_prefix.bytes, (size_t)request->input_prefix.count) +
         (int64_t)utf8_length(request->input_suffix.bytes, (size_t)request->input_suffix.count) +

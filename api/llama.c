@@ -62,6 +62,7 @@ enum err llama_step(struct call *call, const struct common_sampling *sampling,
     const struct common_llama *options, struct plan_step *step, struct err_info *info)
 {
     step->ban_end = options->ignore_eos;
+    step->indent_min = options->n_indent;
     step->top_logprobs = options->n_probs > 0 ? options->n_probs : -1;
     return call_stops(call, sampling->has_stop, &sampling->stop, step, info);
 }

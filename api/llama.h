@@ -9,7 +9,7 @@
 
 MUST_USE enum err llama_sampling(struct call *call, const struct common_sampling *sampling,
     const struct common_llama *options, struct sampling *out_sampling, struct err_info *info);
-/* Stops and alternatives of a DECODE step. */
+/* Of a DECODE step: what ends it, and its alternatives. */
 MUST_USE enum err llama_step(struct call *call, const struct common_sampling *sampling,
     const struct common_llama *options, struct plan_step *step, struct err_info *info);
 /* Of the call's plan: the time for each answer, in whole lines or to the token, and whether kept

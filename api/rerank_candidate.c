@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <string.h>
-#include "api/llama_reply.h"
 #include "engine/base/assert.h"
 
 /* ---- tokens -------------------------------------------------------------------------------- */
@@ -153,6 +152,24 @@ static enum err spell(struct call *call, const struct plan_step *step, const str
     return ERR_OK;
 }
 
+/* Bytes up to the first line behind the first that is indented by fewer than n_indent columns. The
+ * engine stops there too, but takes the line in which a branch begins for the first. */
+static int32_t indented_bytes(const char *text, int32_t bytes, int32_t n_indent)
+{
+    const char *end = text + bytes;
+    for (const char *line = memchr(text, '\n', (size_t)bytes); line != NULL;) {
+        const char *at = ++line;
+        while (at < end && (*at == ' ' || *at == '\t')) {
+            at++;
+        }
+        if (at < end && *at != '\n' && *at != '\r' && at - line < n_indent) {
+            return (int32_t)(line - text);
+        }
+        line = memchr(at, '\n', (size_t)(end - at));
+    }
+    return bytes;
+}
+
 /* ---- candidates ---------------------------------------------------------------------------- */
 
 /* No cut where the text may not end. */
@@ -160,14 +177,13 @@ static void bar_ends(const struct rerank_rules *rules, const struct bound_text *
     struct parts *parts)
 {
     struct ending ending;
-    bool cut;
-    size_t limit = llama_reply_visible(text->bytes, (size_t)shown, rules->n_indent, true, &cut);
+    int32_t limit = indented_bytes(text->bytes, shown, rules->n_indent);
     ending_init(&ending, false, rules->step->behind);
     for (int32_t n = 1; n <= parts->count; n++) {
         int32_t end = parts->ends[n];
         int32_t bare = end > 0 ? ending_shown(&ending, text->bytes, end) : end;
         bool good = rules->whole || (bare > 0 && bare == end);
-        parts->ends[n] = good && end <= (int32_t)limit ? bare : -1;
+        parts->ends[n] = good && end <= limit ? bare : -1;
     }
 }
 

@@ -113,6 +113,9 @@ static enum err check_decode(const struct plan_step *step, const struct plan_bou
             return bad(info, ERR_LIMIT, item, s, "stops", "a string must hold 1 to 256 bytes");
         }
     }
+    if (step->indent_min < 0 || step->indent_min > LIMIT_STOP_BYTES) {
+        return bad(info, ERR_LIMIT, item, s, "indent_min", "must be 0 to 256");
+    }
     if (step->stop_token_count < 0 || step->stop_token_count > LIMIT_STOP_TOKENS ||
         !ids_in_range(step->stop_tokens, step->stop_token_count, bounds->vocab)) {
         return bad(

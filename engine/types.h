@@ -171,6 +171,9 @@ struct plan_step {
     bool ban_end;       /* end tokens are never sampled (`until: length`, `ignore_eos`) */
     const struct stop_string *stops;
     int32_t stop_count;
+    /* A line after the first that is indented by fewer columns ends the text before it, with
+     * FINISH_LENGTH; 0 = none does. At most LIMIT_STOP_BYTES. */
+    int32_t indent_min;
     const int32_t *stop_tokens; /* ends besides the model's own; not part of the text */
     int32_t stop_token_count;
     /* DECODE and FORCE: alternatives wanted per token, 0..LIMIT_TOP_LOGPROBS (DECODE only); -1 =

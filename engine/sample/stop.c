@@ -1,9 +1,11 @@
 /*
- * Owns the matching of stop strings: one automaton a stop string, all fed the same bytes.
+ * Owns the matching of stop strings: one automaton a stop string, all fed the same bytes; and the
+ * indent of the running line.
  *
- * What is held back is exactly the longest progress of any automaton: those bytes are a proper
- * beginning of some stop string, and no longer ending of the text is one. A match therefore always
- * lies within what is held plus the byte at hand, and nothing of it was ever released.
+ * What is held back is the longest progress of any automaton: those bytes are a proper beginning of
+ * some stop string, and no longer ending of the text is one; or, if there are more of them, the
+ * blanks of a line that are not enough yet. An end therefore always lies within what is held plus
+ * the byte at hand, and nothing of it was ever released.
  */
 #include "engine/sample/stop.h"
 
@@ -23,11 +25,18 @@ static int32_t advance(const struct stop_string *stop, const uint8_t *border, in
     return stop->bytes[n] == byte ? n + 1 : 0;
 }
 
-void stop_init(struct stop_matcher *matcher, const struct stop_string *stops, int32_t stop_count)
+void stop_init(struct stop_matcher *matcher, const struct stop_string *stops, int32_t stop_count,
+    int32_t indent_min)
 {
+    ASSERT(indent_min >= 0);
+    ASSERT(indent_min <= LIMIT_STOP_BYTES);
     ASSERT(stop_count >= 0);
     ASSERT(stop_count <= LIMIT_STOPS);
-    *matcher = (struct stop_matcher){.stops = stops, .stop_count = stop_count, .matched = -1};
+    *matcher = (struct stop_matcher){.stops = stops,
+        .stop_count = stop_count,
+        .matched = -1,
+        .indent_min = indent_min,
+        .indent = -1};
     for (int32_t s = 0; s < stop_count; s++) {
         ASSERT(stops[s].count >= 1);
         ASSERT(stops[s].count <= LIMIT_STOP_BYTES);
@@ -57,29 +66,56 @@ static int32_t feed(struct stop_matcher *matcher, char byte, int32_t *out_matche
     return longest;
 }
 
+/* Follows the line. True when the byte is the first ink of one that is indented too little. */
+static bool shows_outdent(struct stop_matcher *matcher, char byte)
+{
+    if (byte == '\n') {
+        matcher->indent = 0;
+    } else if (matcher->indent >= 0 && (byte == ' ' || byte == '\t')) {
+        matcher->indent++;
+    } else if (matcher->indent >= 0) {
+        if (byte != '\r' && matcher->indent < matcher->indent_min) {
+            return true;
+        }
+        matcher->indent = -1;
+    }
+    return false;
+}
+
+/* Blanks of the running line that may yet be too few. */
+static int32_t open_blanks(const struct stop_matcher *matcher)
+{
+    return matcher->indent < matcher->indent_min ? MAX(matcher->indent, 0) : 0;
+}
+
 size_t stop_push(struct stop_matcher *matcher, const char *text, size_t bytes, char *out)
 {
-    if (matcher->matched >= 0) {
+    if (matcher->matched >= 0 || matcher->outdented) {
         return 0;
     }
     size_t count = (size_t)matcher->held_count;
-    size_t longest = count;
+    size_t held = count;
     memcpy(out, matcher->held, count);
     matcher->held_count = 0;
     for (size_t i = 0; i < bytes; i++) {
         int32_t matched;
         out[count++] = text[i];
-        longest = (size_t)feed(matcher, text[i], &matched);
+        int32_t longest = feed(matcher, text[i], &matched);
         if (matched >= 0) {
             matcher->matched = matched;
             return count - (size_t)matcher->stops[matched].count;
         }
+        if (shows_outdent(matcher, text[i])) {
+            matcher->outdented = true;
+            return count - 1 - (size_t)matcher->indent;
+        }
+        held = (size_t)MAX(longest, open_blanks(matcher));
     }
-    ASSERT(longest < LIMIT_STOP_BYTES);
-    ASSERT(longest <= count);
-    memcpy(matcher->held, out + count - longest, longest);
-    matcher->held_count = (int32_t)longest;
-    return count - longest;
+    ASSERT(held < LIMIT_STOP_BYTES);
+    ASSERT(held <= count);
+    memcpy(matcher->held, out + count - held, held);
+    matcher->held_count = (int32_t)held;
+    return count - held;
 }
 
 size_t stop_end(struct stop_matcher *matcher, char *out)

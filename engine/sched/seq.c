@@ -94,7 +94,7 @@ static void open_step(struct seq *seq, const struct seq_tools *tools)
     seq->step_slot = seq->slot_count;
     if (step->kind == STEP_DECODE) {
         detokenizer_init(&seq->detokenizer, tools->tokenizer, step->special_text, true);
-        stop_init(&seq->stop, step->stops, step->stop_count);
+        stop_init(&seq->stop, step->stops, step->stop_count, step->indent_min);
         ending_init(&seq->ending, step->sentence, step->behind);
         seq->border = step->border;
         seq->text_bytes = 0;
@@ -332,7 +332,7 @@ static enum finish finish_of(const struct seq *seq, bool end)
     if (seq->stop.matched >= 0 || grammar_done(seq)) {
         return FINISH_STOP_STRING;
     }
-    if (seq->step_tokens >= step->tokens_max) {
+    if (seq->step_tokens >= step->tokens_max || seq->stop.outdented) {
         return FINISH_LENGTH;
     }
     return predict_over(seq) ? FINISH_TIMEOUT : FINISH_NONE;

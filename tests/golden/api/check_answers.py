@@ -285,6 +285,21 @@ def check_generate(program):
         "decoder_input_details": True}}, "/parameters/decoder_input_details")
 
 
+def check_indent(program):
+    """A line that stands too far left ends the answer before it, and the decoding."""
+    body = {"prompt": "def f():\n    if a:\n        b = 1\n", "temperature": 0,
+            "n_predict": 6 if FEW else 12}
+    whole = program.ask("/completion", body).reply
+    lines = whole["content"].splitlines(keepends=True)
+    kept = next(n for n, line in enumerate(lines) if n > 0 and line.strip() and line[0] != " ")
+    reply = program.ask("/completion", {**body, "n_indent": 4}).reply
+    assert reply["content"] == "".join(lines[:kept])
+    assert reply["tokens_predicted"] < whole["tokens_predicted"]
+    assert reply["stop_type"] == "limit" and not reply["truncated"]
+    frames = program.ask("/completion", {**body, "n_indent": 4, "stream": True}).frames
+    assert "".join(frame["content"] for frame in frames) == reply["content"]
+
+
 def check_completion(program):
     case = next(case for case in read_lines("causal.jsonl") if case["kind"] == "plain")
     count = min(len(case["greedy"]), 2 if FEW else 8)
@@ -301,6 +316,7 @@ def check_completion(program):
     both = program.ask("/completion", {**body, "prompt": [case["ids"], case["text"]]}).reply
     for index, one in enumerate(both):
         assert (one["index"], one["content"]) == (index, reply["content"])
+    check_indent(program)
     chat = next(case for case in read_lines("causal.jsonl") if case["kind"] == "chat")
     spelled = program.ask("/detokenize", {"tokens": chat["ids"]}).reply["content"]
     for parse, same in ((True, True), (False, False)):

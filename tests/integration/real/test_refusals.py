@@ -203,6 +203,7 @@ class Refusals(unittest.TestCase):
     def test_ranges(self):
         for path, name, low, high in (("/embed", "timeout_ms", 0, 3600001),
                                       ("/infill", "top_k", -2, 2**31),
+                                      ("/completion", "n_indent", -1, 257),
                                       ("/infill", "temperature", -0.01, 10.01),
                                       ("/infill", "repeat_penalty", 0, 10.01),
                                       ("/infill", "presence_penalty", -2.01, 2.01),

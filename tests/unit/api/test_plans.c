@@ -555,36 +555,6 @@ static void test_time_to_predict(void **state)
     plan_rig_close(&rig);
 }
 
-/* ---- n_indent ------------------------------------------------------------------------------ */
-
-static void test_visible_text(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        int32_t n_indent;
-        bool ended;
-        size_t shown;
-        bool cut;
-    } cases[] = {
-        {"a\nb", 0, true, 3, false},
-        {"a\nb", 1, true, 2, true},
-        {"a\n b", 1, true, 4, false},
-        {"a\n    b\n  c\n", 4, true, 8, true},
-        {"a\n\n    b", 4, true, 8, false}, /* a blank line has no indent */
-        {"a\n  ", 4, false, 2, false},     /* not known yet: held back */
-        {"a\n  ", 4, true, 4, false},
-        {"", 4, true, 0, false},
-    };
-    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        bool cut;
-        size_t shown = llama_reply_visible(
-            cases[i].text, strlen(cases[i].text), cases[i].n_indent, cases[i].ended, &cut);
-        assert_int_equal(shown, cases[i].shown);
-        assert_int_equal(cut, cases[i].cut);
-    }
-}
-
 /* ---- memory -------------------------------------------------------------------------------- */
 
 static void test_allocation_failures(void **state)
@@ -663,7 +633,6 @@ int main(void)
         cmocka_unit_test(test_generate),
         cmocka_unit_test(test_fields_without_effect),
         cmocka_unit_test(test_time_to_predict),
-        cmocka_unit_test(test_visible_text),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,7 @@ static void random_generate(struct random_plan *p, struct dice *dice)
         .tokens_min = roll(dice, 4),
         .stops = &p->stop,
         .stop_count = roll(dice, 2),
+        .indent_min = roll(dice, 3),
         .top_logprobs = roll(dice, 3),
         .watch = roll(dice, 2) == 0 ? NULL : p->forced};
     item->sampling.temperature = roll(dice, 2) == 0 ? 0.0f : 1.5f;

@@ -160,6 +160,10 @@ static void stop_bytes(int32_t past)
     steps[0].stop_count = 1;
     stops[0].count = LIMIT_STOP_BYTES + past;
 }
+static void indent(int32_t past)
+{
+    steps[0].indent_min = LIMIT_STOP_BYTES + past;
+}
 static void stop_empty(int32_t past)
 {
     steps[0].stops = stops;
@@ -245,6 +249,7 @@ static const struct {
     {"top_logprobs", top_logprobs, ERR_LIMIT, "items[0].steps[0].top_logprobs"},
     {"stops", stop_count, ERR_LIMIT, "items[0].steps[0].stops"},
     {"stop bytes", stop_bytes, ERR_LIMIT, "items[0].steps[0].stops"},
+    {"indent", indent, ERR_LIMIT, "items[0].steps[0].indent_min"},
     {"empty stop", stop_empty, ERR_LIMIT, "items[0].steps[0].stops"},
     {"stop tokens", stop_ids, ERR_LIMIT, "items[0].steps[0].stop_tokens"},
     {"stop token id", stop_id, ERR_LIMIT, "items[0].steps[0].stop_tokens"},
