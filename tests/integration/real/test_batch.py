@@ -73,8 +73,14 @@ def array(path):
     return [values[row * dim:(row + 1) * dim] for row in range(rows)]
 
 
-def leave_no_core():
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def end_by_signals():
+    """Without a core file; and a suite in the background passes on that it ignores some."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def single(value):
@@ -360,9 +366,9 @@ class Pipes(Case):
         self.assertEqual(process.stderr.read(), b"")
 
     def test_signals_leave_no_file(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        for number in ENDING:
             process = self.start("embed", "--output", str(self.folder / "a.npy"),
-                                 preexec_fn=leave_no_core)
+                                 preexec_fn=end_by_signals)
             process.stdin.write(b"fox\n" * 10)
             process.stdin.flush()
             end = time.monotonic() + 20 * real.SCALE
@@ -390,7 +396,7 @@ class Pipes(Case):
     def test_a_limit_of_files(self):
         """As by `ulimit -f`; SIGXFSZ comes in the midst of a write."""
         def limit():
-            leave_no_core()
+            end_by_signals()
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # which Python ignores
         ended = run("embed", "fox\n" * 50, "--output", str(self.folder / "a"), preexec_fn=limit)

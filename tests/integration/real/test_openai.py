@@ -491,8 +491,7 @@ class Chat(unittest.TestCase):
         tool = {"type": "function", "function": {"name": "f"}}
         for name, value in (("tools", [tool]), ("tool_choice", "required"), ("functions", [{}]),
                             ("audio", {}), ("prediction", {}), ("web_search_options", {}),
-                            ("reasoning_effort", "low"), ("grammar", "x"), ("best_of", 2),
-                            ("moderation", {"policy": {}})):
+                            ("reasoning_effort", "low"), ("grammar", "x"), ("best_of", 2)):
             refuse(f"/{name}", "unsupported_field", **{name: value})
         self.chat(tools=[], tool_choice="none", functions=[], function_call="auto", grammar="",
                   reasoning_effort="none", modalities=["text"], response_format={"type": "text"},
