@@ -43,7 +43,7 @@ make_root() {
     debootstrap --variant=minbase bookworm "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
         { tail -5 "$work/debootstrap.log"; exit 1; }
     cp /etc/resolv.conf "$root/etc/resolv.conf"
-    mount --bind /dev "$root/dev"
+    mount --rbind /dev "$root/dev" # with the terminals of /dev/pts
     mount -t proc proc "$root/proc"
     # A machine behind a proxy of its own has its certificate in this bundle.
     if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
