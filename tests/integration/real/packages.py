@@ -54,3 +54,4 @@ def load(*packages, heavy=False):
             skip(f"{packages[0]} is large: MAGNETD_CLIENTS=all installs it")
         install(folder, packages, INSTALL_HEAVY_S if heavy else INSTALL_S)
     sys.path.insert(0, str(folder))
+    sys.modules.pop("typing_extensions", None)  # jsonschema has brought the system's, an older one

@@ -4,6 +4,7 @@ Method: the package from PyPI (packages.py) over the default model. Its tasks po
 they are given as the model, so each is given its route; chat_completion finds its own, and calls
 the model at an address "dummy".
 """
+import asyncio
 import sys
 import unittest
 
@@ -42,6 +43,45 @@ class Hub(unittest.TestCase):
         with self.assertRaises(HfHubHTTPError) as caught:
             client.feature_extraction("red fox", prompt_name="query")
         self.assertEqual(caught.exception.response.status_code, 422)
+
+    def test_sentence_similarity(self):
+        texts = ["a fox", "a bank"]
+        found = self.client("/similarity").sentence_similarity("red fox", other_sentences=texts)
+        self.assertEqual(found, real.ok(self.server, "/similarity", {"inputs": {
+            "source_sentence": "red fox", "sentences": texts}}).value)
+
+    def test_text_classification(self):
+        """The class takes the first of the labels, and zero_shot_classification is another task."""
+        client, text = self.client("/predict"), "I baked bread."
+        best, _ = real.ok(self.server, "/predict", {"inputs": text}).value
+        label = client.text_classification(text)
+        self.assertEqual((label.label, label.score), (best["label"], best["score"]))
+        with self.assertRaises(HfHubHTTPError) as caught:
+            client.zero_shot_classification(text, ["food", "war"])
+        self.assertIn("not supported", str(caught.exception))
+
+    def test_what_is_served(self):
+        client = InferenceClient(self.base, provider="hf-inference", timeout=60)
+        self.assertIs(client.health_check(), True)
+        self.assertEqual(client.get_endpoint_info(), real.ok(self.server, "/info").value)
+
+    def test_grammar(self):
+        schema = {"type": "object", "additionalProperties": False, "required": ["colour"],
+                  "properties": {"colour": {"enum": ["red", "blue"]}}}
+        for kind, value, expected in (("json", schema, r'\{\s*"colour":\s*"(red|blue)"\s*\}'),
+                                      ("regex", "(red|blue)", "red|blue")):
+            text = self.client("/generate").text_generation(
+                "Pick a colour:", max_new_tokens=24, grammar={"type": kind, "value": value})
+            self.assertRegex(text, f"^({expected})$")
+
+    def test_async(self):
+        async def ask():
+            async with AsyncInferenceClient(self.base + "/generate", timeout=60) as client:
+                stream = await client.text_generation(PROMPT, max_new_tokens=6, stream=True)
+                return "".join([part async for part in stream])
+
+        self.assertEqual(asyncio.run(ask()),
+                         self.client("/generate").text_generation(PROMPT, max_new_tokens=6))
 
     def test_text_generation(self):
         client = self.client("/generate")
@@ -98,6 +138,6 @@ class Hub(unittest.TestCase):
 if __name__ == "__main__":
     real.need_default_model()
     packages.load("huggingface-hub==2.4.0", "numpy==2.4.6")
-    from huggingface_hub import InferenceClient
+    from huggingface_hub import AsyncInferenceClient, InferenceClient
     from huggingface_hub.errors import HfHubHTTPError, ValidationError
     unittest.main()

@@ -6,6 +6,7 @@ here one of 256 single bytes takes its place, so that the ids are known and noth
 """
 import sys
 import unittest
+from typing import Literal
 
 import packages
 import real
@@ -68,6 +69,26 @@ class LangChain(unittest.TestCase):
         self.assertTrue(whole.text)
         self.assertEqual("".join(chunk.text for chunk in chat.stream("Name a colour.")), whole.text)
 
+    def test_structured_output(self):
+        """By its default, a schema, as a class and as a dict. Its other way calls a function."""
+        class Pick(pydantic.BaseModel):
+            """A choice."""
+            colour: Literal["red", "blue"]
+            sure: bool
+
+        schema = {"title": "Pick", "type": "object", "additionalProperties": False,
+                  "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
+        for responses in (False, True):
+            chat = ChatOpenAI(model="gpt-4o", temperature=0, use_responses_api=responses,
+                              **self.common)
+            picked = chat.with_structured_output(Pick).invoke("Pick a colour.")
+            self.assertIsInstance(picked, Pick)
+            [picked] = chat.with_structured_output(schema).batch(["Pick a colour."])
+            self.assertIn(picked, ({"colour": "red"}, {"colour": "blue"}))
+            with self.assertRaises(BadRequestError) as caught:
+                chat.with_structured_output(Pick, method="function_calling").invoke("Pick.")
+            self.assertEqual(caught.exception.code, "unsupported_field")
+
     def test_completion(self):
         model = OpenAI(model="gpt-4o", temperature=0, max_tokens=6, **self.common)
         text = model.invoke("Once upon a time")
@@ -95,10 +116,12 @@ class LangChain(unittest.TestCase):
 if __name__ == "__main__":
     real.need_default_model()
     packages.load("langchain-openai==1.7.4")
+    import pydantic
     import tiktoken.registry
     from langchain_core.output_parsers import StrOutputParser
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
+    from openai import BadRequestError
     tiktoken.registry.ENCODINGS["o200k_base"] = tiktoken.Encoding(
         "bytes", pat_str=r"[\s\S]", special_tokens={},
         mergeable_ranks={bytes([byte]): byte for byte in range(256)})

@@ -53,6 +53,31 @@ class LiteLlm(unittest.TestCase):
                 self.assertAlmostEqual(a, b, delta=1e-6)
         self.assertGreater(reply.usage.prompt_tokens, 0)
 
+    def test_moderation(self):
+        reply = litellm.moderation(input="I baked bread.", model="omni-moderation-latest",
+                                   **self.common)
+        self.assertEqual([result.flagged for result in reply.results], [False])
+
+    def test_rerank(self):
+        """By each provider whose form of the reply is this server's."""
+        body = {"query": "an animal", "documents": ["a bank", "a red fox"]}
+        served = real.ok(self.server, "/v1/rerank", body).value["results"]
+        for provider, path in (("hosted_vllm", "/v1"), ("jina_ai", "/v1"), ("huggingface", ""),
+                               ("cohere", "/v1/rerank")):
+            reply = litellm.rerank(model=f"{provider}/local", api_key="none",
+                                   api_base=f"http://127.0.0.1:{self.server.port}{path}", **body)
+            self.assertEqual([(one["index"], one["relevance_score"]) for one in reply.results],
+                             [(one["index"], one["relevance_score"]) for one in served], provider)
+
+    def test_responses(self):
+        options = {"model": "openai/local", "input": "Name a colour.", "temperature": 0,
+                   "max_output_tokens": 16, **self.common}
+        text = litellm.responses(**options).output_text
+        self.assertTrue(text)
+        events = litellm.responses(stream=True, **options)
+        self.assertEqual("".join(event.delta for event in events
+                                 if event.type == "response.output_text.delta"), text)
+
     def test_errors(self):
         """Each by the class that it has for the status and the code."""
         with self.assertRaises(litellm.NotFoundError):

@@ -2,8 +2,10 @@
 
 Method: the package itself, one pinned version from PyPI (packages.py), over the default model.
 """
+import asyncio
 import sys
 import unittest
+from typing import Literal
 
 import packages
 import real
@@ -67,6 +69,63 @@ class Client(unittest.TestCase):
                                  if event.type == "response.output_text.delta"), whole.output_text)
         self.assertEqual(events[-1].response.usage.output_tokens, whole.usage.output_tokens)
 
+    def test_parsed(self):
+        """The answer as an object of a class of the caller's, whole and from a stream."""
+        class Pick(pydantic.BaseModel):
+            colour: Literal["red", "blue"]
+            sure: bool
+
+        chat = self.client.chat.completions
+        options = {"model": "gpt-4o", "messages": CHAT, "temperature": 0}
+        parsed = chat.parse(**options, response_format=Pick).choices[0].message.parsed
+        self.assertIsInstance(parsed, Pick)
+        with chat.stream(**options, response_format=Pick) as stream:
+            final = stream.get_final_completion()
+        self.assertEqual(final.choices[0].message.parsed, parsed)
+        with self.assertRaises(openai.LengthFinishReasonError):
+            chat.parse(**options, response_format=Pick, max_tokens=3)
+        options = {"model": "gpt-4o", "input": CHAT, "temperature": 0, "text_format": Pick}
+        self.assertEqual(self.client.responses.parse(**options).output_parsed, parsed)
+        with self.client.responses.stream(**options) as stream:
+            deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+            final = stream.get_final_response()
+        self.assertEqual(final.output_parsed, parsed)
+        self.assertEqual("".join(deltas), final.output_text)
+        self.assertGreater(len(deltas), 1)
+
+    def test_async(self):
+        options = {"model": "gpt-4o", "messages": CHAT, "temperature": 0, "max_tokens": 6}
+        expected = self.client.chat.completions.create(**options).choices[0].message.content
+
+        async def ask():
+            async with openai.AsyncOpenAI(base_url=self.client.base_url, api_key="none",
+                                          max_retries=0, timeout=60) as client:
+                create = client.chat.completions.create
+                replies = await asyncio.gather(*[create(**options) for _ in range(3)])
+                stream = await create(**options, stream=True)
+                parts = [chunk.choices[0].delta.content or "" async for chunk in stream]
+                models = [model.id async for model in client.models.list()]
+            return [reply.choices[0].message.content for reply in replies], "".join(parts), models
+
+        texts, streamed, models = asyncio.run(ask())
+        self.assertEqual(texts, [expected] * 3)
+        self.assertEqual(streamed, expected)
+        self.assertEqual(models, [model.id for model in self.client.models.list()])
+
+    def test_rate_limit(self):
+        """A full server is a RateLimitError, with the header by which the package waits."""
+        with real.start(MODEL, "--jobs", "1") as server:
+            client = self.client.with_options(base_url=f"http://127.0.0.1:{server.port}/v1")
+            with real.Client(server.port) as long:
+                long.send_request("POST", "/completion", {
+                    "prompt": "a", "n_predict": 900, "ignore_eos": True})
+                real.wait_for(lambda: server.metrics()["magnetd_tasks_in_use"] == 1, "a full one")
+                with self.assertRaises(openai.RateLimitError) as caught:
+                    client.embeddings.create(model="", input="a")
+            self.assertGreaterEqual(int(caught.exception.response.headers["retry-after"]), 1)
+            real.settled(server)
+            self.assertTrue(client.embeddings.create(model="", input="a").data)
+
     def test_chat_errors(self):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.client.chat.completions.create(model="gpt-4o", messages=CHAT, tools=[{
@@ -127,4 +186,5 @@ if __name__ == "__main__":
     real.need_default_model()
     packages.load("openai==3.57.0")
     import openai
+    import pydantic
     unittest.main()
