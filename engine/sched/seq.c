@@ -438,8 +438,8 @@ static const char *pick_problem(enum err err)
 {
     return err == ERR_LIMIT ? "the form of the output can go on in more than 256 ways at once"
            : err == ERR_UNSATISFIABLE
-               ? "no token may come next: the form of the output, logit_bias, stop tokens and "
-                 "min_tokens or ignore_eos together exclude all"
+               ? "no token may come next: the form of the output or the space before a gap, "
+                 "logit_bias, stop tokens and min_tokens or ignore_eos together exclude all"
                : "no finite logit is left to sample from";
 }
 

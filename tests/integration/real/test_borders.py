@@ -137,6 +137,23 @@ class Borders:
             self.assertEqual(b"".join(tokens)[1:].decode("utf-8", "ignore"),
                              reply["content"].replace("\ufffd", ""))
 
+    def test_no_token_left_that_begins_with_the_space(self):
+        """All of them banned: an error of the request, as of a form that nothing fits."""
+        if not TINY:
+            return
+        last = ok(self.server, "/tokenize", {"content": "b"}).value["tokens"][-1]
+        bans, token = [], 0
+        while (reply := real.ask(self.server, "/detokenize",
+                                 {"tokens": [last, token]})).status == 200:
+            bans += [[token, False]] * ("b " in reply.value["content"])
+            token += 1
+        for fields in ({"mode": "hybrid"}, {"mode": "hybrid", "temperature": 1},
+                       {"mode": "rerank"}, {"mode": "rerank", "candidates": 1}):
+            body = {"text": "a [gap]b", "max_tokens": 3, "logit_bias": bans, **fields}
+            error = real.refused(self.server, "/infill", body, 400)
+            self.assertIn("the space before a gap", error["message"])
+            self.fill("a[gap]b", logit_bias=bans, **fields)
+
     def test_only_a_space_moves(self):
         for before in ("a\t", "a\n", "a\u00a0", "a\u3000", "a", " "):
             for mode in ("hybrid", "rerank"):
