@@ -222,8 +222,8 @@ enum err infill_gaps_frame(
 /* Where no token fits, there was no event. */
 static bool told_by_event(const struct gaps_notes *notes, const struct job *job, int32_t gap)
 {
-    if (!job->plan.stream || notes->chain) {
-        return job->plan.stream;
+    if (!job->plan.stream || notes->chain) { /* the results of earlier gaps are gone */
+        return job->plan.stream && notes->gaps[gap].tokens_max > 0;
     }
     return notes->independent ? job->results[gap].steps[0].token_count > 0
                               : job->results[0].steps[gap].token_count > 0;

@@ -231,6 +231,15 @@ class Variants(Base):
                     ends += choice["finish_reason"] == "stop" and len(tokens) > 0
             self.assertGreater(ends, 3)
 
+    def test_gap_of_no_token_of_a_fim_model(self):
+        """Its end is told like that of every other, though nothing was sampled."""
+        body = {"text": "a [gap] b [gap] c", "mode": "fim", "until": "length", "max_tokens": 0}
+        with serve(Variant().byte_level(FIM)) as server:
+            for spans in ("sequential", "independent"):
+                frames = ok(server, "/infill", {**body, "spans": spans, "stream": True}).frames
+                ends = [one["gap"] for one in frames[:-1] if one.get("finish_reason") == "length"]
+                self.assertEqual(sorted(ends), [0, 1])
+
     def test_failure_of_one_choice(self):
         """The others are told; then the failure, and no mark of a good end."""
         broken = 3 + ord("z")
