@@ -259,21 +259,32 @@ enum err call_join(struct call *call, const struct call_ids *a, const struct cal
     return ERR_OK;
 }
 
-enum err call_check_context(
-    const struct call *call, int64_t tokens, const char *where, struct err_info *info)
+/* Clients that know no code for this look for OpenAI's words. */
+static enum err too_long(const struct call *call, int64_t tokens, const char *more,
+    const char *where, struct err_info *info)
 {
-    if (tokens <= call->model->context) {
-        return ERR_OK;
-    }
-    /* Clients that know no code for this look for OpenAI's words. */
     (void)call_fail(info, ERR_CONTEXT, NULL, where,
-        "this model's maximum context length is %d tokens, and these are %lld",
-        call->model->context, (long long)tokens);
+        "this model's maximum context length is %d tokens, and these are %lld%s",
+        call->model->context, (long long)tokens, more);
     if (info != NULL) {
         info->have = tokens;
         info->limit = call->model->context;
     }
     return ERR_CONTEXT;
+}
+
+enum err call_check_context(
+    const struct call *call, int64_t tokens, const char *where, struct err_info *info)
+{
+    return tokens <= call->model->context ? ERR_OK : too_long(call, tokens, "", where, info);
+}
+
+enum err call_check_prompt(const struct call *call, int64_t tokens, bool answered,
+    const char *where, struct err_info *info)
+{
+    bool full = answered && tokens == call->model->context;
+    return full ? too_long(call, tokens, ", which leaves none for an answer", where, info)
+                : call_check_context(call, tokens, where, info);
 }
 
 enum err call_check_ids(

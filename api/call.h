@@ -51,6 +51,9 @@ MUST_USE enum err call_tokenize(struct call *call, const struct bound_text *text
 /* ERR_CONTEXT at `where` when a sequence of so many tokens is longer than the context. */
 MUST_USE enum err call_check_context(
     const struct call *call, int64_t tokens, const char *where, struct err_info *info);
+/* The same of a prompt, with room for a token behind it if one is wanted. */
+MUST_USE enum err call_check_prompt(const struct call *call, int64_t tokens, bool answered,
+    const char *where, struct err_info *info);
 /* a and b as one list; out_ids may be either. */
 MUST_USE enum err call_join(struct call *call, const struct call_ids *a, const struct call_ids *b,
     struct call_ids *out_ids, struct err_info *info);

@@ -182,8 +182,8 @@ static enum err read_prompt(struct call *call, int32_t index, const char *where,
         err = call_fail(info, ERR_EMPTY, NULL, where, "the prompt has no tokens");
     }
     if (err == ERR_OK) {
-        err = call_check_context(
-            call, (int64_t)reading.list.count + (request->llama.n_predict != 0), where, info);
+        err =
+            call_check_prompt(call, reading.list.count, request->llama.n_predict != 0, where, info);
     }
     if (err == ERR_OK) {
         err = call_array(call, (size_t)reading.list.count, sizeof(*ids.ids), &ids.ids, info);

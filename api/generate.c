@@ -81,7 +81,7 @@ static enum err read_prompt(struct call *call, struct generate_notes *notes, str
         ids->ids += ids->count - parameters->truncate;
         ids->count = parameters->truncate;
     }
-    return call_check_context(call, (int64_t)ids->count + 1, "/inputs", info); /* room for one */
+    return call_check_prompt(call, ids->count, true, "/inputs", info);
 }
 
 /* Greedy unless something asks for chance. */

@@ -6,6 +6,8 @@
 #include "api/llama_answer.h"
 
 #include <string.h>
+#include "api/bind.h"
+#include "api/llama.h"
 
 /* ORDER MEMBER: as the names below. */
 enum member {
@@ -132,6 +134,35 @@ static void write_settings(struct json_out *out, const struct llama_view *view)
         write_setting(out, view, i);
     }
     json_out_end(out);
+}
+
+enum err llama_answer_write_defaults(struct json_out *out, struct err_info *info)
+{
+    static const char nothing[] = "{\"prompt\":\"\"}";
+    struct bound bound;
+    struct arena arena;
+    arena_init(&arena, MEM_REQUESTS, 4096, (size_t)1 << 20);
+    enum err err = bind_request(
+        &arena, &schema_completion_request, nothing, sizeof(nothing) - 1, &bound, info);
+    if (err == ERR_OK) {
+        const struct completion_request *request = bound.request;
+        struct call call = {.arena = &arena};
+        struct sampling sampling = {0};
+        struct plan_step step = {.tokens_max = (int32_t)request->llama.n_predict};
+        err = llama_sampling(&call, &request->sampling, &request->llama, &sampling, info);
+        if (err == ERR_OK) {
+            err = llama_step(&call, &request->sampling, &request->llama, &step, info);
+        }
+        if (err == ERR_OK) {
+            sampling.seed = (uint64_t)request->sampling.seed;
+            const struct llama_view view = {.options = &request->llama,
+                .stream = request->llama.stream,
+                .answer = {.step = &step, .sampling = &sampling}};
+            write_settings(out, &view);
+        }
+    }
+    arena_drop(&arena);
+    return err;
 }
 
 /* ---- completion_probabilities -------------------------------------------------------------- */

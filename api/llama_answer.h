@@ -36,6 +36,9 @@ struct llama_tokens {
 struct llama_tokens llama_answer_tokens(const struct infill_fill *fill);
 /* All members, or those that response_fields names. */
 void llama_answer_write(struct json_out *out, const struct llama_view *view);
+/* generation_settings of a request to /completion that says nothing; `seed` is -1, drawn anew for
+ * each. ERR_NO_MEMORY only. */
+MUST_USE enum err llama_answer_write_defaults(struct json_out *out, struct err_info *info);
 /* The lists of ids and of log-probabilities, with so many alternatives to each. */
 void llama_answer_write_ids(struct json_out *out, const int32_t *ids, int32_t count);
 void llama_answer_write_entries(struct json_out *out, const struct call *call,

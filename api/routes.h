@@ -15,7 +15,8 @@ enum route_handler {
 };
 
 /* Pages are the server's own; ORDER PAGE is the order of this list. */
-#define PAGE_MAP(X) X(HOME) X(INFO) X(HEALTH) X(LIVE) X(READY) X(METRICS) X(MODELS) X(MODEL)
+#define PAGE_MAP(X)                                                                                \
+    X(HOME) X(INFO) X(PROPS) X(HEALTH) X(LIVE) X(READY) X(METRICS) X(MODELS) X(MODEL)
 
 enum route_page {
 #define X(name) PAGE_##name,

@@ -355,8 +355,9 @@ static enum err read_prompt(struct call *call, const struct v1_text *text, int32
         err =
             read_ids(call, list ? &given->id_lists.items[index] : &given->ids, where, prompt, info);
     }
-    int64_t answer = text->budget == 0 ? 0 : 1; /* room for one token, if one is wanted */
-    return err == ERR_OK ? call_check_context(call, prompt->ids.count + answer, where, info) : err;
+    return err == ERR_OK
+               ? call_check_prompt(call, prompt->ids.count, text->budget != 0, where, info)
+               : err;
 }
 
 static int32_t prompt_count(const struct v1_completions_request *request)

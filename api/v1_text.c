@@ -187,9 +187,8 @@ enum err v1_text_plan_chat(struct call *call, struct v1_text *text,
     struct v1_prompt *prompt = &text->prompts[0];
     prompt->text = call_text(""); /* offsets begin where the answer does */
     err = chat_ids(call, messages, true, where, &prompt->ids, info);
-    int64_t answer = text->budget == 0 ? 0 : 1; /* room for one token, if one is wanted */
     if (err == ERR_OK) {
-        err = call_check_context(call, prompt->ids.count + answer, where, info);
+        err = call_check_prompt(call, prompt->ids.count, text->budget != 0, where, info);
     }
     return err == ERR_OK ? v1_text_plan(call, text, info) : err;
 }

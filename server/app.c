@@ -41,6 +41,9 @@ static void answer_page(struct app *app, struct request *request)
     case PAGE_INFO:
         handle_info(app, request);
         break;
+    case PAGE_PROPS:
+        handle_props(app, request);
+        break;
     case PAGE_MODELS:
         handle_models(app, request);
         break;

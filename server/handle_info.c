@@ -1,9 +1,11 @@
-/* The reply of wire format section 7, from the model, the configuration and the route table. */
+/* /info, /props and /v1/models, from the model, the configuration and the route table. */
 #include "server/handle_info.h"
 #include "server/plan_text.h"
 
 #include "api/call.h"
 #include "api/json_out.h"
+#include "api/llama_answer.h"
+#include "engine/template/chat_template.h"
 
 static void member_int(struct json_out *json, const char *key, int64_t value)
 {
@@ -141,6 +143,50 @@ void handle_info(struct app *app, struct request *request)
     json_out_end(&json);
     write_tasks(&json, model);
     write_adapters(&json, model);
+    json_out_end(&json);
+}
+
+/* ---- llama.cpp's properties ---------------------------------------------------------------- */
+
+static void member_token(
+    struct json_out *json, const char *key, const struct tokenizer *tokenizer, int32_t token)
+{
+    size_t bytes;
+    json_out_key(json, key);
+    if (token < 0) {
+        json_out_null(json);
+        return;
+    }
+    const char *piece = tokenizer_piece(tokenizer, token, true, &bytes);
+    json_out_bytes(json, piece, bytes);
+}
+
+void handle_props(struct app *app, struct request *request)
+{
+    struct engine *engine = app_engine(app);
+    const struct tokenizer *tokenizer = engine_tokenizer(engine);
+    const struct chat_template *template = engine_chat_template(engine);
+    struct err_info info = {.offset = -1};
+    struct json_out json;
+    reply_begin(request, 200, "application/json");
+    json_out_init(&json, &request->reply.body);
+    json_out_object(&json);
+    json_out_key(&json, "default_generation_settings");
+    json_out_object(&json);
+    member_int(&json, "n_ctx", engine_model(engine)->context);
+    json_out_key(&json, "params");
+    if (llama_answer_write_defaults(&json, &info) != ERR_OK) {
+        reply_error(request, 503, info.text, 1);
+        return;
+    }
+    json_out_end(&json);
+    member_int(&json, "total_slots", app->config.sequences);
+    member_text(&json, "model_alias", app_served_name(app));
+    member_text(&json, "model_path", app_served_name(app));
+    member_text(&json, "chat_template", template != NULL ? chat_template_source(template) : NULL);
+    member_token(&json, "bos_token", tokenizer, tokenizer_special(tokenizer, TOKEN_BOS));
+    member_token(&json, "eos_token", tokenizer, tokenizer_special(tokenizer, TOKEN_EOS));
+    member_text(&json, "build_info", "magnetd " MAGNETD_VERSION);
     json_out_end(&json);
 }
 

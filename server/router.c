@@ -69,7 +69,7 @@ int router_index(const struct endpoint_route *route)
 
 bool router_is_probe(const struct endpoint_route *route)
 {
-    bool tells_of_model =
-        route->page == PAGE_INFO || route->page == PAGE_MODELS || route->page == PAGE_MODEL;
+    bool tells_of_model = route->page == PAGE_INFO || route->page == PAGE_PROPS ||
+                          route->page == PAGE_MODELS || route->page == PAGE_MODEL;
     return route->handler == ROUTE_PAGE && !tells_of_model;
 }

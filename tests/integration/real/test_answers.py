@@ -139,6 +139,21 @@ class Answers(unittest.TestCase):
         self.assertEqual(error["n_ctx"], CONTEXT)
         self.assertGreater(error["n_prompt_tokens"], CONTEXT)
 
+    def test_l1_a_prompt_that_leaves_no_room(self):
+        """The count is the prompt's, and does not hold the token that had no room."""
+        full, ids = [5] * CONTEXT, [5] * (CONTEXT - 1)
+        error = refused(self.server, "/completion", {"prompt": full}, 400, "/prompt")
+        self.assertEqual((error["n_prompt_tokens"], error["n_ctx"]), (CONTEXT, CONTEXT))
+        self.assertIn("leaves none for an answer", error["message"])
+        error = refused(self.server, "/completion", {"prompt": full + [5]}, 400, "/prompt")
+        self.assertEqual(error["n_prompt_tokens"], CONTEXT + 1)
+        self.assertNotIn("for an answer", error["message"])
+        refused(self.server, "/v1/completions", {"prompt": full, "max_tokens": 1}, 400, "/prompt")
+        if TINY:
+            self.ok("/completion", {"prompt": full, "n_predict": 0})
+            self.ok("/v1/completions", {"prompt": full, "max_tokens": 0})
+            self.ok("/completion", {"prompt": ids, "n_predict": 1})
+
     def test_l3_tiny_inputs(self):
         ids = [[5 + i] * (CONTEXT - 10 if TINY else 80) for i in range(10)]
         self.assertEqual(len(self.vectors(ids)), 10)

@@ -120,7 +120,7 @@ class Life(unittest.TestCase):
                 send(path, ('{"%s' % CANARY).encode())
                 send(path, {**body, "model": CANARY})
                 send(path, None, "GET")
-            for path in ("/info", "/health", "/live", "/ready", "/metrics"):
+            for path in ("/info", "/props", "/health", "/live", "/ready", "/metrics"):
                 send(path, None, "GET")
                 send(path, None, "GET", f"{path}?{CANARY}")
             send("none", {"a": CANARY}, "POST", f"/{CANARY}")

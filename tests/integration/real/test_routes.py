@@ -116,8 +116,8 @@ TABLE = [
     ("/detokenize", {"tokens": [5, 6]}), ("/detokenize", {"tokens": []}),
     ("/decode", {"ids": [5, 6]}), ("/decode", {"ids": [[5], [6]], "skip_special_tokens": False}),
     ("/", None),
-    ("/info", None), ("/health", None), ("/live", None), ("/ready", None), ("/metrics", None),
-    ("/v1/models", None),
+    ("/info", None), ("/props", None), ("/v1/models", None),
+    ("/health", None), ("/live", None), ("/ready", None), ("/metrics", None),
 ]
 # What needs a chat template.
 CHATS = [
@@ -186,6 +186,28 @@ class Routes(unittest.TestCase):
         paths = {path for path, _ in TABLE + MODERATION + CHATS} | {"/v1/models/{id}"}
         self.assertEqual(paths, set(real.SCHEMAS.routes))
         self.check_schemas({path for path, _ in table} | {"/v1/models/{id}"})
+
+    def test_props(self):
+        """What it calls default is what /completion takes; and no path is told."""
+        reply = ok(self.server, "/props")
+        props = reply.value
+        made = ok(self.server, "/completion", {"prompt": "a"}).value["generation_settings"]
+        params = props["default_generation_settings"]["params"]
+        self.assertEqual((params["seed"], params["n_predict"]), (-1, -1))
+        self.assertEqual({**params, "seed": 0, "n_predict": 0},
+                         {**made, "seed": 0, "n_predict": 0})
+        info = ok(self.server, "/info").value
+        self.assertEqual(props["default_generation_settings"]["n_ctx"], info["max_input_length"])
+        self.assertEqual(props["model_path"], info["served_model_name"])
+        self.assertEqual(props["total_slots"], 64)
+        self.assertNotIn(b"gguf", reply.body)
+        for key in ("bos_token", "eos_token"):
+            ids = ok(self.server, "/tokenize", {"content": props[key]}).value["tokens"]
+            self.assertEqual(len(ids), 1, key)
+        if MODEL == "default":
+            self.assertIn("add_generation_prompt", props["chat_template"])
+        else:
+            self.assertIsNone(props["chat_template"])
 
     def check_schemas(self, paths):
         """Every file of schemas/ belongs to a route, and these routes' were all held to."""
