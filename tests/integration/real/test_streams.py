@@ -292,6 +292,7 @@ class Readers(Base):
         """Of a client that does not read: an error ends the stream, once, and [DONE] does not."""
         client = self.open(timeout_ms=600 * real.SCALE)
         client.head()
+        wait_for(lambda: self.server.metrics()["magnetd_sequences_running"] == 8, "all run")
         wait_for(lambda: self.server.metrics()["magnetd_sequences_running"] == 0, "its end")
         frames = list(client.frames())
         client.close()
